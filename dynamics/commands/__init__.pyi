@@ -21,6 +21,7 @@ from .options import positive_integer as positive_integer
 from .options import rate_or_share as rate_or_share
 from .options import refuse_word as refuse_word
 from .options import require as require
+from .options import switch as switch
 from .parsing import EXIT_DONE as EXIT_DONE
 from .parsing import EXIT_FAILED as EXIT_FAILED
 from .parsing import EXIT_INTERRUPTED as EXIT_INTERRUPTED

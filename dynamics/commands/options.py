@@ -483,6 +483,10 @@ def _typed(value: object) -> str:
 SPECTRUM = Option(
     "spectrum", non_negative, "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
     "ALPHA", models=(*OVERLAPS, *NETWORK), group="problem details")  # fmt: skip
+SPECTRUM_FROM = Option(
+    "spectrum-from", plain,
+    "rows of data, a file .npy, .npz or .csv, whose covariance the Gaussian inputs have; gives the dimension",
+    "FILE", models=(*OVERLAPS, *NETWORK), group="problem details")  # fmt: skip
 PROBLEM_OPTIONS = (
     Option("k", positive_integer, "information exponent; the link is then h_k, h_2 for quadratic [4]", "K"),
     Option("activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...), an expression in z, or @ and "
@@ -521,6 +525,7 @@ PROBLEM_OPTIONS = (
     Option("label-noise", non_negative, "standard deviation of the noise on the labels [0]", "TAU",
            models=(*WITH_WIDTH, *CORRELATION), group="problem details"),
     SPECTRUM,
+    SPECTRUM_FROM,
     Option("objective", plain,
            "what is descended; others than squared choose the model: correlation one spherical neuron and one "
            "direction, the rest a network, which knows correlation too [squared]",

@@ -311,7 +311,7 @@ def build_problem(options: Values, *, progress: bool | None = None) -> Problem:
     return Problem(
         **student,
         teacher=teacher,
-        dimension=options["dimension"] or usual_dimension(span),
+        dimension=options["dimension"] or _dimension_of(inputs) or usual_dimension(span),
         initial_norm=options["initial_norm"] or (width**-0.25 if model == QUADRATIC else None),
         seed=options["seed"],
         label_noise=options["label_noise"] or 0.0,
@@ -352,13 +352,27 @@ def _inputs(options: Values) -> Inputs | Mixture | None:
         options["snr"] is None or kind is not None,
         f"Option --snr must be absent without --mixture, but is {options['snr']}.",
     )
+    source = options["spectrum_from"]
     if kind is not None:
-        require_usage(
-            options["spectrum"] is None,
-            f"Option --spectrum must be absent when --mixture is given, but is {options['spectrum']}.",
-        )
+        for key in ("spectrum", "spectrum_from"):
+            require_usage(
+                options[key] is None,
+                f"Option --{key.replace('_', '-')} must be absent when --mixture is given, but is {options[key]}.",
+            )
         return (Mixture.two if kind == "two" else Mixture.xor)(snr=options["snr"] or 1.0)
+    require_usage(
+        source is None or options["spectrum"] is None,
+        f"Option --spectrum must be absent when --spectrum-from is given, but is {options['spectrum']}.",
+    )
+    if source is not None:
+        return Inputs.from_data(source)
     return None if options["spectrum"] is None else Inputs.power_law(options["spectrum"])
+
+
+def _dimension_of(inputs: Inputs | Mixture | None) -> int | None:
+    """Return the number of eigenvalues that were measured on rows; None for other inputs."""
+    spectrum = getattr(inputs, "spectrum", None)
+    return None if spectrum is None else int(spectrum.eigenvalues.size)
 
 
 def _tabulated(name: str, order: int | None) -> HermiteExpansion:
@@ -449,7 +463,8 @@ def _counted_directions(typed: Mapping[str, object], problem: Problem, options: 
 
 
 LATER = ("optimizer", "momentum", "average", "samples", "epochs", "batches_per_epoch", "reshuffle", "draws",
-         "emergence_level", "layer_wise", "bands", *(option.key for option in table.CLASS_OPTIONS))  # fmt: skip
+         "emergence_level", "layer_wise", "bands", "spectrum_from",
+         *(option.key for option in table.CLASS_OPTIONS))  # fmt: skip
 
 
 def _stem(problem: Problem, options: Mapping[str, object]) -> str:
@@ -484,6 +499,7 @@ def _solve_problem(typed: Values, options: Values) -> int:
     answer = registered(options["model"])
     try:
         problem = build_problem(options, progress=parsing.shown_progress(typed))
+        spectrum = None if problem.covariance is None else problem.covariance.spectrum
         _check_answer(answer, problem, options)
         output = parsing.chosen_output(typed, _stem(problem, options))
         figure = parsing.chosen_figure(typed, output)
@@ -495,7 +511,13 @@ def _solve_problem(typed: Values, options: Values) -> int:
             expected = estimate(problem, options["model"], options["keep"], save_at, options["particles"])
     except (TypeError, ValueError, ImportError) as error:
         coefficient_names = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
-        names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", "save_at": "--save"}
+        names = {
+            "num_directions": "--directions",
+            "inputs": "--spectrum",
+            "text": "--teacher",
+            "source": "--spectrum-from",
+            "save_at": "--save",
+        }
         names |= {"steps": "--epochs times --batches", "first": "--t-min", "last": "--t-max"}
         if options["optimizer"] is not None and typed["optimizer"] is None:
             names["optimizer"] = "--momentum" if typed["momentum"] is not None else "--average"
@@ -512,6 +534,8 @@ def _solve_problem(typed: Values, options: Values) -> int:
     arguments = {key: value for key, value in {**options, **settings}.items() if key in answer.defaults()}
     arguments.pop("t_max", None)  # `save_at` ends there
     parsing.check_targets(typed, output, figure)
+    if spectrum is not None and not typed["quiet"]:
+        parsing.say(spectrum.line())
     if typed["dry_run"]:
         tell(f"{expected}\n{_compilation(answer, problem, arguments)}")
         return EXIT_DONE

@@ -103,6 +103,17 @@ def _check_prediction(
             begun is None, f"Option --resume must be absent for a mean field, but is {shown(asked['resume'])}."
         )
         return check_mean_field(asked, prediction, output, figure)
+    if asked["inputs_from"] is not None:
+        from sgd_check.run.inputs import check_rows
+
+        require_usage(
+            begun is None, f"Option --resume must be absent beside --inputs-from, but is {shown(asked['resume'])}."
+        )
+        return check_rows(asked, prediction, output, figure)
+    for name in ("rows_once", "components", "placement"):
+        require_usage(
+            not asked[name], f"Option --{name.replace('_', '-')} must be absent without --inputs-from, but is given."
+        )
     return _simulate(_completed(asked, prediction), prediction, begun, output, figure)
 
 

@@ -25,6 +25,7 @@ from dynamics.commands import (
     rate_or_share,
     refuse_word,
     require,
+    switch,
 )
 from hermite.text.messages import refuse, shown
 
@@ -65,6 +66,8 @@ examples:
   python -m sgd_check.run mean_field.nc --widths 32,64,128
       networks of three widths against the file of `python -m dynamics.solve --model mean-field`
   python -m sgd_check.run prediction.nc --seeds 64 --learning-rate 1e-5 --output check.nc --json
+  python -m sgd_check.run prediction.nc --inputs-from features.npy
+      say before and after runs on these rows how far the theory of Gaussian inputs is off
   python -m sgd_check.run prediction.nc --resume prediction-sgd-runs.nc
       go on with runs that were interrupted, killed or out of time
 
@@ -127,6 +130,15 @@ OPTIONS = (
         "choose learning rate and steps for the first N directions to emerge [as many as ten minutes allow]", "N",
         group="answer"),
     Option("batch-size", _count, "samples per step [1]", "B", group="answer details"),
+    Option("inputs-from", plain,
+        "say whether the theory of Gaussian inputs holds for rows of data (.npy, .npz or .csv), or for rademacher, "
+        "uniform, laplace or exponential coordinates: runs on them against Gaussian runs", "FILE|LAW",
+        group="answer details"),
+    Option("rows-once", switch, "take each row of --inputs-from once, instead of drawing rows again and again",
+        group="answer details"),
+    Option("components", _count, "leading principal components of the rows to keep [all]", "N", group="answer details"),
+    Option("placement", plain, "where teacher and start lie among whitened rows: random, rows or axes [random]", "NAME",
+        group="answer details"),
     Option("device", plain, "auto, cpu or, for torch, cuda", "NAME", "auto", group="running"),
     Option("dtype", plain, "float32 (torch alone) or float64 [auto: the engine's own]", "NAME", "auto",
         group="answer details"),

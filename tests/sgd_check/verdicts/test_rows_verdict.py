@@ -1,0 +1,213 @@
+"""The verdict on Gaussian theory by runs on rows, its sentences, and what knows it: summary, table, page, figure."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dynamics import Inputs, Problem, Rows, Teacher, figure_style, save, summary, to_table, write_report
+from sgd_check import check_inputs, plot_comparison
+from sgd_check.run.__main__ import main
+from sgd_check.verdicts.evidence import Decision
+from sgd_check.verdicts.inputs import inputs_verdict, plan_inputs, word_on
+
+START = ([[0.5], [0.1]], np.eye(2), [1e-6, 1e-6])
+
+
+def one_direction(dimension=16, **fields):
+    options = {"activation": "he3", "teacher": Teacher([1.0]), "width": 2, "initial_overlaps": START}
+    return Problem(dimension=dimension, **(options | fields))
+
+
+def runs_with(times, blown=None):
+    """A stand-in for the runs of one kind, which has what the verdict reads."""
+    import xarray as xr
+
+    times = np.asarray(times, dtype=np.float64).reshape(-1, 1)
+    lost = np.zeros(len(times), dtype=np.int8) if blown is None else blown
+    return xr.Dataset(
+        {"emergence_time": (("seed", "direction"), times), "blown_up": ("seed", lost)},
+        {"seed": np.arange(len(times)), "direction": [1]},
+        {"stop_reason": "reached_end", "end_time": 9.0},
+    )
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plan_inputs(one_direction(), Rows("rademacher"), learning_rate=2e-3, drawn=2000)
+
+
+def verdict_of(plan, gaussian, rows):
+    tree = inputs_verdict(plan, {"gaussian": runs_with(gaussian), "rows": runs_with(rows)}, 0.01)
+    return Decision(tree["comparison"].attrs["verdict"]), tree["comparison"].attrs["reasons"], tree
+
+
+SPREAD = 1.0 + 0.02 * np.linspace(-1.0, 1.0, 16)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word", "sentence"),
+    [
+        (
+            1.03,
+            Decision.AGREE,
+            "Gaussian theory of this covariance holds within 7 % of time (runs on rows differ by 3.0",
+        ),
+        (1.5, Decision.DISAGREE, "Gaussian theory of this covariance is off by 50"),
+        (0.6, Decision.DISAGREE, "Gaussian theory of this covariance is off by -40"),
+        (1.072, Decision.UNDECIDED, "is undecided since that is more than 7 %, but within the scatter: use more seeds"),
+    ],
+)
+def test_the_word_follows_from_the_ratio_of_times(plan, ratio, word, sentence):
+    verdict, reasons, tree = verdict_of(plan, SPREAD, ratio * SPREAD)
+    assert (verdict, sentence in reasons) == (word, True), reasons
+    assert tree["comparison"]["run_ratio"].values[0] == pytest.approx(ratio)
+    # Two means of 16 times, independent.
+    error = ratio * np.sqrt(2.0) * SPREAD.std(ddof=1) / 4.0
+    assert tree["comparison"]["run_ratio_error"].values[0] == pytest.approx(error)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (
+            np.where(np.arange(16) == 3, np.nan, SPREAD),
+            "Nothing is decided: runs end before it emerges: use more steps.",
+        ),
+        (SPREAD[:3], "Nothing is decided: only 3 runs are usable; the test needs 4."),
+        (1.0 + 0.9 * np.linspace(-1.0, 1.0, 16), "an error of 30 % could have gone unseen: use more seeds"),
+    ],
+)
+def test_nothing_is_decided_by_runs_that_say_little(plan, rows, sentence):
+    verdict, reasons, _ = verdict_of(plan, SPREAD, rows)
+    if len(rows) == 3:
+        sentence = "is undecided since only 3 runs are usable; the test needs 4"
+    assert verdict == Decision.UNDECIDED
+    assert sentence in reasons
+
+
+@pytest.mark.parametrize(
+    ("ratio", "error", "said", "noise", "word"),
+    [
+        (1.14, 0.01, 1.15, 0.0, "holds"),
+        (1.46, 0.07, 1.04, 0.0, "does not hold"),
+        (1.46, 0.07, 1.04, 0.3, "may hold"),
+        (1.46, 0.07, np.inf, 0.0, "does not hold"),
+    ],
+)
+def test_a_measure_of_rows_holds_within_the_band_and_errors(ratio, error, said, noise, word):
+    assert word_on(ratio, error, said, noise) == word
+
+
+def test_rows_that_are_too_few_are_refused_before_any_run():
+    rows = np.random.default_rng(0).laplace(size=(60, 16))
+    with pytest.raises(
+        ValueError, match=r"must have enough rows for resampling, rho up to 0.1, but 60 rows have rho ="
+    ):
+        check_inputs(one_direction(), rows)
+    with pytest.raises(ValueError, match="must take at most 60 samples, since each of so many rows is used once"):
+        check_inputs(one_direction(), Rows(rows, resample=False))
+
+
+@pytest.mark.thorough
+def test_a_check_of_rows_is_known_to_summaries_tables_pages_and_figures(tmp_path):
+    tree = check_inputs(one_direction(), "rademacher", learning_rate=1e-3, seeds=6, drawn=20_000, progress=False)
+    assert sorted(tree["simulation"].children) == ["gaussian", "rows"]
+    text = str(summary(tree))
+    for words in ("Labels of rademacher inputs: alpha_3 =", "Fourth cumulants: ", "Path meter: ", "Resampling: rho = 0",
+                  "cumulants", "meter", "SGD"):  # fmt: skip
+        assert words in text
+    assert len(to_table(tree)) == 1
+    page = tmp_path / "page.html"
+    write_report(tree, page)
+    assert "rademacher inputs" in page.read_text(encoding="utf-8")
+    with figure_style():
+        figure = plot_comparison(tree)
+    assert [len(axes.lines) > 0 for axes in figure.axes] == [True, True]
+    save(tree, tmp_path / "tree.nc")
+
+
+@pytest.mark.thorough
+def test_rows_with_a_covariance_are_held_against_gaussian_runs_of_it():
+    x = np.random.default_rng(0).standard_normal((4000, 8)) * np.arange(1, 9.0) ** -0.25
+    problem = one_direction(8, inputs=Inputs.from_data(x), initial_overlaps=None, initial_norm=1e-3, width=12)
+    tree = check_inputs(problem, x, learning_rate=1e-4, steps=40, seeds=4, progress=False)
+    assert np.isnan(tree["comparison"]["path_emergence_time"].values).all()
+    assert "not derived for inputs with a covariance" in tree["comparison"].attrs["before_runs"]
+    for kind in ("gaussian", "rows"):
+        assert np.isfinite(tree[f"simulation/{kind}/loss"].values).all()
+
+
+def test_the_command_prints_four_lines_and_the_verdict(tmp_path, capsys):
+    from dynamics import predict_emergence
+
+    save(predict_emergence(one_direction()), tmp_path / "q.nc")
+    command = [str(tmp_path / "q.nc"), "--inputs-from", "laplace", "--learning-rate", "1e-3", "--seeds", "4", "--steps",
+               "60", "--no-plot", "--no-progress"]  # fmt: skip
+    assert main([*command, "--json"]) == 0
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    starts = (
+        "Labels of laplace inputs",
+        "Fourth cumulants: ",
+        "Path meter: ",
+        "Resampling: rho = 0",
+        "Learning rate 0.001",
+    )
+    assert [line.startswith(start) for line, start in zip(lines, starts, strict=False)] == [True] * 5
+    values = json.loads(out)
+    assert values["verdict"] == "undecided"
+    assert len(values["before_runs"]) == 4
+    assert values["rows"] == "laplace inputs"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--inputs-from", "nothing.npy"], "File 'nothing.npy' must hold a matrix of numbers"),
+        (["--inputs-from", "gauss"], "Option --inputs-from must be a file .npy, .npz or .csv, or one of rademacher"),
+        (["--components", "3"], "Option --components must be absent without --inputs-from, but is given"),
+        (["--inputs-from", "laplace", "--engine", "projected"], "Option --engine must be absent beside --inputs-from"),
+        (["--inputs-from", "laplace", "--resume", "runs.nc"], "--resume"),
+        (["--inputs-from", "laplace", "--placement", "near"], "Option --placement must be"),
+    ],
+)
+def test_the_command_refuses_in_one_sentence(words, sentence, tmp_path, capsys, monkeypatch):
+    from dynamics import predict_emergence
+
+    monkeypatch.chdir(tmp_path)
+    save(predict_emergence(one_direction()), tmp_path / "q.nc")
+    assert main(["q.nc", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_digits_need_their_package(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ImportError, match=r'needs an extra package: pip install "feature-emergence\[data\]"'):
+        Rows("digits")
+
+
+def test_examples_need_no_file():
+    pytest.importorskip("sklearn")
+    assert (Rows("digits").count, Rows("digits").dimension) == (1797, 61)
+    assert Rows("digits-relu", components=20).dimension == 20
+    assert (Rows("tanh").count, Rows("tanh").dimension) == (40_000, 64)
+    rows = Rows("tanh", seed=2)
+    assert Rows.of(rows.stored).stored == rows.stored
+
+
+@pytest.mark.thorough
+def test_the_meter_predicts_the_runs_on_digits():
+    """Along the direction of seed 6 the images say 1.7 of the Gaussian time (runs 1.8 ± 0.08), cumulants 3.4."""
+    pytest.importorskip("sklearn")
+    problem = one_direction(width=1, initial_overlaps=([[0.45]], [[1.0]], [1e-8]))
+    rows = Rows("digits", components=16, seed=6)
+    tree = check_inputs(problem, rows, learning_rate=4e-4, seeds=12, batch_size=4, progress=False)
+    assert tree["comparison"].attrs["verdict"] == "disagree"
+    assert "its fourth-cumulant correction does not hold" in tree["comparison"].attrs["reasons"]
+    assert "the path meter holds" in tree["comparison"].attrs["reasons"]
+    assert replace(problem, dimension=16) == problem
