@@ -113,15 +113,28 @@ def test_the_changelog_begins_with_what_is_not_released():
     assert len(text.partition(f"## {headings[1]}")[2].partition("\n## ")[0].split()) <= 600
 
 
-@pytest.fixture
-def owner():
-    specification = importlib.util.spec_from_file_location("owner", ROOT / ".ci" / "owner.py")
+def test_pages_install_the_program_under_its_own_name():
+    """The index has a `dynamics` of other authors."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/*.ipynb"), *ROOT.glob("paper/*.md")]
+    installs = [
+        line for page in pages for line in re.findall(r"pip install[^`\n&|)]*", page.read_text(encoding="utf-8"))
+    ]
+    assert any("feature-emergence" in line for line in installs)
+    wrong = re.compile(r"(?<![\w/.-])(dynamics|hermite|sgd[_-]check)(?![\w/.-])")
+    assert [line for line in installs if wrong.search(line)] == []
+    assert wrong.search("pip install --upgrade dynamics")
+
+
+def script(name):
+    """Return a script of `.ci` as a module."""
+    specification = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
 
 
-def test_one_command_writes_the_owner_into_every_address(owner, tmp_path, capsys):
+def test_one_command_writes_the_owner_into_every_address(tmp_path, capsys):
+    owner = script("owner")
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     address = "https://github.com/{}/feature-emergence/issues\n"
     for name in ("a.toml", "b.md"):
