@@ -66,6 +66,7 @@ def class_findings(dataset: xr.Dataset, plot_axes: Callable[..., Axes]) -> Findi
         sentences=[
             f"{_sentence(rows)}; emerged: {emerged} of {len(axes)} axes by t = {values['end_time']:.5g}",
             *flows.optimizer_in_words(dataset),
+            *flows.bands_in_words(dataset),
         ],
         tables=[table, of_axes],
         drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()],
@@ -120,6 +121,10 @@ def _plot_excess(dataset: xr.Dataset, ax: Axes) -> None:
         error = dataset[f"{variable}_error"].values[later]
         label = {"loss": "mean loss above its floor", "test_error": "test error above that of Bayes"}[variable]
         figures.draw_band(ax, along, (value, value - error, value + error), colour, 0.25, label=label)
+        if f"{variable}_sd" in dataset:
+            width, ratio = (dataset[name].values[later] for name in (f"{variable}_sd", "band_ratio"))
+            ends = value - elements.RUNS * width, value + elements.RUNS * width
+            figures.draw_runs(ax, along, ends, ratio, colour)
         lowest.append(float(np.nanmin(value, initial=0.0)))
     ax.set_ylim(bottom=min(0.0, *lowest))
     finish_panel(ax, x, "excess")

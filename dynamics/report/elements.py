@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     Element = ElementTree.Element
 
+#: Standard deviations from the mean path within which 95 % of runs lie.
+RUNS = 1.96
 #: Bytes of a vector graphic beyond which pixels are smaller.
 LARGEST_VECTOR = 200_000
 #: Characters of one text that a page shows, and entries of one list.
@@ -221,6 +223,24 @@ def squared_overlap(dataset: xr.Dataset) -> Array:
     require(history, "Argument `dataset` must hold an overlap history, but has none.")
     overlap = dataset[history].values.astype(np.float64)
     return counted_squares(dataset, overlap).max(axis=1) if history == "teacher_overlap" else np.square(overlap)
+
+
+def ends_of_runs(dataset: xr.Dataset) -> tuple[Array, Array] | None:
+    """Return the ends of 95 % of runs of what `squared_overlap` returns, (times, P); None of answers without bands.
+
+    They are squares of the overlap of the neuron that has most of a direction, less and more 1.96 deviations.
+    """
+    if "overlap_sd" in dataset:
+        best = counted_squares(dataset, dataset["teacher_overlap"].values).argmax(axis=1)[:, None]
+        sizes, deviations = (
+            np.take_along_axis(dataset[name].values, best, axis=1)[:, 0] for name in ("teacher_overlap", "overlap_sd")
+        )
+    elif "max_overlap_sd" in dataset:
+        sizes, deviations = dataset["max_overlap"].values, dataset["max_overlap_sd"].values
+    else:
+        return None
+    low, high = np.abs(sizes) - RUNS * deviations, np.abs(sizes) + RUNS * deviations
+    return np.maximum(low, 0.0) ** 2, np.minimum(high, 1.0) ** 2
 
 
 def component_ratio(dataset: xr.Dataset) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 
 from dynamics.problem.checks import check_choice
 from dynamics.runs.variables import axis_label
+from dynamics.theory.bands import CLOSE, FAR
 from hermite.text.messages import require, shown, with_error
 
 if TYPE_CHECKING:
@@ -413,11 +414,13 @@ def colour_bar(ax: Axes, what: str, values: Sequence[object], colours: Any, plac
 
 
 def draw_histories(
-    ax: Axes, time: Array, curves: Array, names: tuple[str, Sequence[object]], predicted: Array | None = None
-) -> None:
+    ax: Axes, time: Array, curves: Array, names: tuple[str, Sequence[object]], predicted: Array | None = None,
+    runs: tuple[Array, Array, Array] | None = None,
+) -> None:  # fmt: skip
     """Draw rising curves (time, curve) over log time, named by `name_curves`, with ticks below at predicted times.
 
-    `names` are the symbol of the quantity in which the curves differ, "" if none, and a name for each of them.
+    `names` are the symbol of the quantity in which the curves differ, "" if none, and a name for each of them. `runs`
+    are the ends of bands of single runs, each like `curves`, and R (time,), see `draw_runs`.
     """
     chosen, later = spread_rows(curves.shape[1], MOST_CURVES), time > 0
     time, curves = time[later], curves[later]
@@ -427,6 +430,9 @@ def draw_histories(
     lines, ends = [], []
     for at, colour in zip(chosen, shades(len(chosen), 0.8), strict=True):
         lines += ax.plot(time, curves[:, at], color=colour, lw=1.4)
+        if runs is not None:
+            low, high, ratio = (part[later] for part in runs)
+            draw_runs(ax, time, (low[:, at], high[:, at]), ratio, colour)
         ends.append(np.exp(first_passage(np.log(time), curves[:, at], NAMED_AT)))
         if predicted is not None and np.isfinite(predicted[at]):
             # Within the panel: another figure shows times after its end.
@@ -486,6 +492,16 @@ def draw_band(ax: Axes, x: Array, curves: Sequence[Array], colour: object, alpha
     middle, low, high = curves
     ax.plot(x, middle, color=colour, **line)
     ax.fill_between(x, low, high, color=colour, alpha=alpha, lw=0)
+
+
+def draw_runs(ax: Axes, x: Array, ends: tuple[Array, Array], ratio: Array, colour: object) -> None:
+    """Fill the band of 95 % of single runs between its `ends`, each like x, where theory knows it.
+
+    `ratio` is R of `dynamics.theory.bands`: up to 0.15 the band is drawn as it is; up to 0.3 fainter, since runs
+    scatter at least so far; and not beyond.
+    """
+    for is_drawn, alpha in ((ratio <= CLOSE, 0.25), ((ratio > CLOSE) & (ratio <= FAR), 0.1)):
+        ax.fill_between(x, *ends, where=is_drawn.tolist(), color=colour, alpha=alpha, lw=0)
 
 
 def log_band(runs: Array) -> tuple[Array, Array, Array]:

@@ -20,6 +20,7 @@ from dynamics.runs.dataset import stored_exponents
 from dynamics.runs.variables import VARIABLES
 from dynamics.solve.learning_steps import is_drawn, steps_of
 from dynamics.solve.overlaps import GRAM_WARNING
+from dynamics.theory.bands import CLOSE, FAR
 from dynamics.theory.learning_rates import learning_rate_limit, resolved_rate
 from hermite.text.messages import refuse, require, with_error
 
@@ -110,6 +111,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
             *_order_of_learning(dataset, rows),
             *numerical_errors(dataset),
             *optimizer_in_words(dataset),
+            *bands_in_words(dataset),
             *samples_in_words(dataset),
             *counted,
         ],
@@ -308,6 +310,41 @@ def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list
                 clauses.append(f"{quantity} {np.nanmax(error):.2g}")
         if clauses:
             sentences.append(f"{lead} {' and '.join(clauses)}{end}")
+    return sentences
+
+
+def bands_of_overlaps(dataset: xr.Dataset) -> tuple[Array, Array, Array] | None:
+    """Return the ends of 95 % of runs of the largest squared overlaps, (times, P), and R; None without bands."""
+    ends = elements.ends_of_runs(dataset)
+    return None if ends is None else (*ends, dataset["band_ratio"].values)
+
+
+def bands_in_words(dataset: xr.Dataset) -> list[str]:
+    """Return a sentence on the scatter of single runs, and one on where theory does not know it; none without bands."""
+    if "band_ratio" not in dataset:
+        return []
+    time, ratio = dataset["time"].values, dataset["band_ratio"].values
+    known = np.flatnonzero(np.isfinite(ratio))
+    if not known.size:
+        return ["Bands of single runs are not known: the mean path was not followed."]
+    last = known[-1]
+    deviation = dataset["loss_sd"].values[last]
+    sentences = [
+        f"Single runs: the loss at t = {time[last]:.5g} scatters by {deviation:.2g} (one standard deviation, to "
+        f"leading order in the learning rate); R, the shift of a mean by the next order over its scatter, is at most "
+        f"{np.nanmax(ratio):.2g}."
+    ]
+    wide, far = np.flatnonzero(ratio > CLOSE), np.flatnonzero(ratio > FAR)
+    if wide.size:
+        sentences.append(
+            f"From t = {time[wide[0]]:.4g} to {time[wide[-1]]:.4g} R is over {CLOSE:g} at times: runs scatter at least "
+            "as bands say there."
+        )
+    if far.size:
+        sentences.append(
+            f"From t = {time[far[0]]:.4g} to {time[far[-1]]:.4g} R is over {FAR:g} at times, where no band is drawn: "
+            "runs must be drawn, by `sgd_check.simulate`."
+        )
     return sentences
 
 
@@ -542,6 +579,10 @@ def plot_loss(
     label = "sum formula" if dataset.attrs["answer"] == "prediction" else label
     label = "of the weights" if "average_loss" in dataset else "new samples" if "train_loss" in dataset else label
     ax.loglog(time[shown], np.maximum(loss[shown], 1e-300), color=MEASURED, lw=1.8, label=label)
+    if "loss_sd" in dataset:
+        width = elements.RUNS * dataset["loss_sd"].values[shown]
+        ends = np.maximum(loss[shown] - width, 1e-300), loss[shown] + width
+        figures.draw_runs(ax, time[shown], ends, dataset["band_ratio"].values[shown], MEASURED)
     sums = _predicted_loss(dataset)
     if sums is not None:
         positive = sums > 0
@@ -631,7 +672,7 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
     squared, ax = elements.squared_overlap(dataset), figures.axes_or_new(ax, style)
     ax.set_ylim(-0.08, 1.05)
     names, predicted = range(1, squared.shape[1] + 1), dataset["predicted_emergence_time"].values
-    figures.draw_histories(ax, dataset["time"].values, squared, ("$p$", names), predicted)
+    figures.draw_histories(ax, dataset["time"].values, squared, ("$p$", names), predicted, bands_of_overlaps(dataset))
     figures.draw_threshold(ax, Problem.from_dataset(dataset).emergence_level, "emerged")
     # Where no curves are: at the left, unless many begin high.
     place = "center left" if np.nanmax(squared[0], initial=0.0) < 0.2 else "lower right"

@@ -123,7 +123,12 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     return run_findings(
         dataset,
         cautions=[caution] if awaited else [],
-        sentences=[outcome, *flows.optimizer_in_words(dataset), *flows.numerical_errors(dataset, times)],
+        sentences=[
+            outcome,
+            *flows.optimizer_in_words(dataset),
+            *flows.bands_in_words(dataset),
+            *flows.numerical_errors(dataset, times),
+        ],
         tables=tables,
         drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()],
         chart=elements.history_chart(dataset, facts, history, PREDICTED_AT),
@@ -197,7 +202,8 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None 
     ax = figures.axes_for(dataset, ax, style, emergence_time=("direction",))
     names = [f"$x_{{{a}}}$" for a in dataset["direction"].values.tolist()]
     ax.set_ylim(-0.05, 1.05)
-    figures.draw_histories(ax, dataset["time"].values, elements.squared_overlap(dataset), ("", names))
+    curves, runs = elements.squared_overlap(dataset), flows.bands_of_overlaps(dataset)
+    figures.draw_histories(ax, dataset["time"].values, curves, ("", names), runs=runs)
     figures.draw_threshold(ax, Problem.from_dataset(dataset).emergence_level, "emerged")
     finish_panel(ax, "time", "axis_overlap", loc="center left")
     return ax

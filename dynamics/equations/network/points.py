@@ -937,7 +937,7 @@ def points_of(problem: Problem, per_cluster: int, *, exact: bool) -> Tiles:
     for block in range(BLOCKS):
         tiles, floor, bayes = [], 0.0, 0.0
         for cluster, share in enumerate(shares.tolist()):
-            X = drawn_points(problem, per_cluster, block, cluster)
+            X, _ = drawn_points(problem, per_cluster, block, cluster)
             labels = of_labels.labels_of(problem, X[:r], np.full(per_cluster, cluster))
             floor += share * float(of_labels.least_loss(problem, labels).mean())
             bayes += share * float(of_labels.bayes_error(problem, labels).mean())
@@ -956,15 +956,20 @@ def shares_of_clusters(problem: Problem) -> tuple[Array, float]:
     return (np.ones(1), 1.0) if problem.mixture is None else (problem.mixture.weights, problem.mixture.snr)
 
 
-def drawn_points(problem: Problem, count: int, block: int, cluster: int) -> Array:
-    """Return the coordinates (r + k, count) of points of a cluster of the block with number `block`."""
+def drawn_points(problem: Problem, count: int, block: int, cluster: int, spread: float = 1.0) -> tuple[Array, Array]:
+    """Return coordinates (r + k, count) of points of a cluster of the block with number `block`, and their weights.
+
+    Points may lie `spread` times as far from the mean as inputs do; their weights (count,) make up for that.
+    """
     mixture, r = problem.mixture, problem.teacher.span
     hidden, (_, s) = min(problem.width, problem.dimension - r), shares_of_clusters(problem)
-    X = normal_points(r + hidden, count, [POINTS_DRAWN, block, cluster]) / math.sqrt(s)
+    z = normal_points(r + hidden, count, [POINTS_DRAWN, block, cluster])
+    weights = spread ** len(z) * np.exp(0.5 * (1.0 - spread**2) * np.sum(z**2, axis=0))
+    X = z * (spread / math.sqrt(s))
     X[:r] = _turn(problem) @ X[:r]
     if mixture is not None:
         X[: mixture.span] += mixture.means[cluster][:, None]
-    return X
+    return X, weights
 
 
 def normal_points(dims: int, count: int, seed: list[int]) -> Array:
