@@ -500,8 +500,8 @@ def draw_runs(ax: Axes, x: Array, ends: tuple[Array, Array], ratio: Array, colou
     `ratio` is R of `dynamics.theory.bands`: up to 0.15 the band is drawn as it is; up to 0.3 fainter, since runs
     scatter at least so far; and not beyond.
     """
-    for is_drawn, alpha in ((ratio <= CLOSE, 0.25), ((ratio > CLOSE) & (ratio <= FAR), 0.1)):
-        ax.fill_between(x, *ends, where=is_drawn.tolist(), color=colour, alpha=alpha, lw=0)
+    for largest, alpha in ((FAR, 0.1), (CLOSE, 0.17)):
+        ax.fill_between(x, *ends, where=(ratio <= largest).tolist(), color=colour, alpha=alpha, lw=0)
 
 
 def log_band(runs: Array) -> tuple[Array, Array, Array]:
