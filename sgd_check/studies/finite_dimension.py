@@ -118,7 +118,7 @@ def finite_d_study(
     dimensions: Sequence[int] = USUAL_DIMENSIONS,
     step_scales: ArrayLike = USUAL_SCALES,
     end: float = USUAL_END,
-    seeds: int = 400,
+    seeds: int = 200,
     seed: int = 0,
     progress: bool | None = None,
 ) -> SgdStudy:

@@ -24,7 +24,7 @@ from sgd_check.verdicts.verdict import POWER, sound_runs
 
 #: Variable of a standard deviation over runs -> the variable that scatters, and its name in sentences.
 SCATTERING = {
-    "loss_sd": ("loss", "the loss"),
+    "loss_sd": ("loss", "loss"),
     "overlap_sd": ("teacher_overlap", "overlap"),
     "squared_norm_sd": ("squared_norm", "squared norm"),
 }
@@ -47,6 +47,13 @@ ROUNDING = 1e-6
 VISIBLE_FACTOR = 2.5
 #: Why nothing is decided by the scatter.
 UNSEEN = f"a scatter larger or smaller by a factor of {VISIBLE_FACTOR:g} could have gone unseen"
+
+
+class Sight(NamedTuple):
+    """Where a quantity stands in a dataset: its variable, and the indices behind those of seed and time."""
+
+    variable: str
+    at: tuple[int, ...]
 
 
 class ScatterTest(NamedTuple):
@@ -113,7 +120,10 @@ def tests_of_scatter(prediction: xr.Dataset, simulation: xr.Dataset) -> list[Sca
     holds = interpolated(saved, prediction["band_ratio"].values, times) <= LARGEST_RATIO
     holds &= times >= FEWEST_STEPS * float(simulation.attrs["effective_learning_rate"])
     found = list[tuple[str, str, Integers, Array, Array, Array]]()
-    for kind, label, mean, deviation, runs in _quantities(prediction, simulation):
+    for kind, label, (of, at), deviation in deviations(prediction):
+        if of not in simulation:
+            continue
+        runs, mean = simulation[of].values[..., *at], prediction[of].values[..., *at]
         path, spread = (interpolated(saved, values, times) for values in (mean, deviation))
         least = ROUNDING * float(np.nanmax(np.abs(runs), initial=0.0))
         known = holds & (spread > least) & np.isfinite(path) & np.isfinite(runs[sound]).all(axis=0)
@@ -148,16 +158,15 @@ def statement_of(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _quantities(prediction: xr.Dataset, simulation: xr.Dataset) -> Iterator[tuple[str, str, Array, Array, Array]]:
-    """Yield kind, label, path and standard deviation of theory (times,), and values of all runs (runs, times)."""
+def deviations(prediction: xr.Dataset) -> Iterator[tuple[str, str, Sight, Array]]:
+    """Yield kind and label of each quantity with a standard deviation in a prediction, its place, and that (times,)."""
     for name, (of, kind) in SCATTERING.items():
-        if name not in prediction or of not in prediction or of not in simulation:
+        if name not in prediction or of not in prediction:
             continue
-        mean, deviation, runs = prediction[of].values, prediction[name].values, simulation[of].values
-        for at in np.ndindex(deviation.shape[1:]):
+        values = prediction[name].values
+        for at in np.ndindex(values.shape[1:]):
             label = ",".join(str(index + 1) for index in at)
-            label = f"({label})" if len(at) > 1 else label
-            yield kind, label, mean[..., *at], deviation[..., *at], runs[..., *at]
+            yield kind, f"({label})" if len(at) > 1 else label, Sight(of, at), values[..., *at]
 
 
 def _places_of(times: Array, eligible: Integers) -> Integers:

@@ -1,8 +1,9 @@
 """`sgd_check.compare`, and `sgd_check.check`: plan, predict, simulate and compare in one call.
 
-*By times* the learning rate follows from the limit of stability and the expected delay and scatter. *By curves* theory
-has no scatter to offer: eight pilot runs with samples of their own are made at smaller and smaller learning rates,
-until the very test that will be made would see an error of 30 % in time in all curves that move.
+*By times* the learning rate follows from the limit of stability and the expected delay and scatter. *By curves* eight
+pilot runs with samples of their own are made at smaller and smaller learning rates, until the very test that will be
+made would see an error of 30 % in time in all curves that move. Where the bands of theory have the scatter, no runs are
+made at learning rates at which it hides such an error, nor at one at which it is known of all curves and shows them.
 
 At the step size of the check the equation of the mean step is sharper than the flow. But it is computed from the
 problem, and a wrong prediction would go untested behind it: it stands in only where no time, start or curve differs
@@ -44,6 +45,7 @@ from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
 from dynamics.runs import RunFile, also_interrupted, uninterrupted
 from dynamics.runs.trackers import part_of_work
 from dynamics.solve import StepSettings, make_system
+from dynamics.solve.arguments import ProblemArguments
 from dynamics.solve.reused_data import ANSWER as REUSED
 from dynamics.theory.learning_rates import resolved_rate, stable_rate
 from hermite.arrays import Array, Integers
@@ -53,6 +55,8 @@ from sgd_check.engines.registry import EngineName
 from sgd_check.simulations.plan import make_plan, stability_limit
 from sgd_check.simulations.simulation import checked_engine, checked_options, checked_steps, simulate
 from sgd_check.verdicts import curves
+from sgd_check.verdicts.bands import LARGEST_RATIO, deviations
+from sgd_check.verdicts.bands import TOLERANCE as SCATTER_TOLERANCE
 from sgd_check.verdicts.expectation import expectation, predicted_times
 from sgd_check.verdicts.mean_field import width_verdict
 from sgd_check.verdicts.path_tests import interpolated
@@ -95,12 +99,16 @@ MOST_RATES = 24
 SCATTER_MARGIN, STEPPED_MARGIN = 1.25, 1.15
 #: Largest effect of the step size on a curve, and scatter of runs, in parts of its range, for an extrapolation.
 PILOT_EFFECT, EXTRAPOLATED_LIMIT = 0.1, 0.15
+#: Power that pilot runs have to promise, so that the check has 0.8.
+PILOT_POWER = 0.9
 #: Part of the band around the equation of finite steps that the mean of the pilot may use up.
 PILOT_BAND = 0.75
 #: Runs are made more of by this factor at most, and by this margin over those needed, whose scatter is uncertain.
 MOST_TIMES, MORE_MARGIN = 16.0, 1.2
 #: Part of the rate of false alarms at which runs refute a theory before more of them are made.
 SURE = 0.01
+#: Students of which theory has the scatter of runs, and the numbers of a state up to which it takes seconds.
+WITH_BANDS, MOST_NUMBERS = ("homogeneous", "committee", "network"), 26
 #: A level that rounding alone does not reach, and how far times and ends may be apart by rounding.
 ROUNDING, SAME = 1e-6, 1.0 + 1e-9
 
@@ -577,10 +585,11 @@ class NoFiniteStepError(ValueError):
     """The finite-step equation has no solution to test; the sentence gives the cause."""
 
 
-def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None) -> xr.Dataset:
+def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None, bands: bool = False) -> xr.Dataset:
     """Return the solution of the finite-step equation at the learning rate and the records of the runs of a check.
 
-    Raises NoFiniteStepError if the link has no exact moments, or the solution fails or takes longer than two minutes.
+    With `bands` it says how far single runs scatter, where theory has that and it is cheap. Raises NoFiniteStepError if
+    the link has no exact moments, or the solution fails or takes longer than two minutes.
     """
     problem = plan.problem
     require(
@@ -604,18 +613,20 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
             # The simulation warns of a rate beyond the limit too, and the prediction of components never found.
             warnings.simplefilter("ignore", RuntimeWarning)
             warnings.filterwarnings("ignore", "No neuron ever carries", UserWarning)
-            solution = solve(
-                problem,
-                learning_rate=plan.learning_rate,
-                step_theory="infinite-d" if plan.optimizer.closes_in_the_limit else "finite-d",
-                save_at=SaveAt.at(schedule.times(schedule.recorded)),
-                progress=progress,
-                max_runtime=120.0,  # its right-hand side grows like the fourth power of the width
-                on_failure="return",
-                error_estimate=False,
-                batch_size=batch_size,
-                optimizer=None if plain else plan.optimizer,
-            )
+            asked: ProblemArguments = {
+                "learning_rate": plan.learning_rate,
+                "step_theory": "infinite-d" if plan.optimizer.closes_in_the_limit else "finite-d",
+                "save_at": SaveAt.at(schedule.times(schedule.recorded)),
+                "progress": progress,
+                "max_runtime": 120.0,  # its right-hand side grows like the fourth power of the width
+                "on_failure": "return",
+                "error_estimate": False,
+                "batch_size": batch_size,
+                "optimizer": None if plain else plan.optimizer,
+            }
+            if bands and plain and _has_bands(problem):
+                asked["bands"] = True
+            solution = solve(problem, **asked)
     except (TypeError, ValueError) as error:
         raise NoFiniteStepError(str(error)) from None
     reason = uninterrupted(solution).attrs["stop_reason"]
@@ -625,6 +636,14 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
         error=NoFiniteStepError,
     )
     return solution
+
+
+def _has_bands(problem: Problem) -> bool:
+    """Return whether theory has bands of single runs of plain SGD, in seconds."""
+    m, r = problem.width, problem.teacher.span
+    numbers = m * r + m * (m + 1) // 2 + 2 * m * is_network(problem)
+    known = problem.kind in WITH_BANDS and problem.covariance is None and len(problem.phases()) == 1
+    return known and m + r <= problem.dimension and numbers <= MOST_NUMBERS
 
 
 def prediction_to_test(
@@ -647,7 +666,8 @@ def prediction_to_test(
         return prediction
     subject, option = words
     try:
-        solution = solve_finite_step(plan, batch_size, progress=progress)
+        by_curves = decided_by_curves(plan.problem, plan.optimizer)
+        solution = solve_finite_step(plan, batch_size, progress=progress, bands=by_curves)
     except NoFiniteStepError as error:
         if theory == "finite-step" or not plan.optimizer.is_plain:
             raise
@@ -1043,13 +1063,12 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
     limit = stability_limit(pilot.problem, pilot.options.batch_size, pilot.options.optimizer)
     rate, best, best_end = min(ends[-1] / 500, np.inf if limit is None else 0.5 * limit), np.nan, 0.0
     first = first_end(pilot.prediction, ends)
-    tried: xr.Dataset | None = None
+    tried, looked = None, False
     for _ in range(MOST_RATES):
         within = pilot.affordable(rate, ends, LONG_SECONDS)
         if not within or within[-1] <= best_end:
             break
-        runs = _pilot_runs(pilot, rate, within)
-        seen = next((end for end in reversed(within) if _sees(pilot, runs, end)), 0.0)
+        seen, _ = _latest_seen(pilot, rate, within)
         if seen > best_end:
             best, best_end = rate, seen
         if seen == within[-1]:
@@ -1058,8 +1077,8 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
     for _ in range(0 if best_end >= first else MOST_RATES):
         if not pilot.affordable(rate, [first], AFFORDABLE_SECONDS):
             break
-        tried = _pilot_runs(pilot, rate, [first])
-        if _sees(pilot, tried, first):
+        (seen, tried), looked = _latest_seen(pilot, rate, [first]), True
+        if seen:
             return rate, first, rate
         rate /= PILOT_FACTOR
     if best_end:
@@ -1067,10 +1086,112 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
     if not pilot.affordable(PILOT_FACTOR * rate, [first], AFFORDABLE_SECONDS):
         return rate, LONG_SECONDS * rate / pilot.seconds, np.nan
     rate *= PILOT_FACTOR
-    if tried is None:
+    if not looked:
         return rate, first, np.nan
+    tried = _pilot_runs(pilot, rate, [first]) if tried is None else tried
     shares = [PILOT_FACTOR**-halvings for halvings in range(1, MOST_RATES)]
     return rate, first, rate * next((share for share in shares if _sees(pilot, tried, first, share)), np.nan)
+
+
+def _latest_seen(pilot: Pilot, rate: float, ends: list[float]) -> tuple[float, xr.Dataset | None]:
+    """Return the latest of some ends until which a check at a learning rate sees an error, 0 if none, and pilot runs.
+
+    Theory is asked for the scatter first: no runs are made until ends at which it hides such an error, and none at all,
+    with None in their place, where these are all or where it shows until the last end that the check does see it.
+    """
+    theory = _theory_of_scatter(pilot, rate, ends[-1])
+    foreseen = [None if theory is None else _foreseen(pilot, theory, end) for end in ends]
+    if foreseen[-1]:
+        return ends[-1], None
+    open_ends = [end for end, sees in zip(ends, foreseen, strict=True) if sees is not False]
+    if not open_ends:
+        return 0.0, None
+    runs = _pilot_runs(pilot, rate, open_ends)
+    return next((end for end in reversed(open_ends) if _sees(pilot, runs, end)), 0.0), runs
+
+
+def _theory_of_scatter(pilot: Pilot, rate: float, end: float) -> xr.Dataset | None:
+    """Return the finite-step equation at a learning rate until `end`, with bands; None if theory has none."""
+    if not (pilot.stepped and pilot.options.optimizer.is_plain and _has_bands(pilot.problem)):
+        return None
+    plan = CheckPlan(pilot.problem, rate, int(np.ceil(end / rate / SAME)))
+    try:
+        solution = solve_finite_step(plan, pilot.options.batch_size, progress=False, bands=True)
+    except NoFiniteStepError:
+        return None
+    return solution if "band_ratio" in solution else None
+
+
+def _foreseen(pilot: Pilot, theory: xr.Dataset, end: float) -> bool | None:
+    """Return whether a check until `end` would see an error of 30 %, by the scatter of theory; None if it cannot tell.
+
+    `theory` is the finite-step equation with its bands. The check does not see the error if a curve hides it even
+    though it scatters less than theory says by the tolerance of bands, or if the equation is too far from the
+    prediction. It sees it if theory has the scatter of all curves that move, and of awaited times, and none hides the
+    error although it scatters more by the tolerance.
+    """
+    times, given = known_times(theory), known_times(pilot.prediction)
+    times = times[(times > 0.0) & (times >= given[0]) & (times <= min(end * SAME, given[-1]))]
+    ratio = interpolated(theory["time"].values, theory["band_ratio"].values, times)
+    if not times.size or not (ratio <= LARGEST_RATIO).all():
+        return None
+    count, paths = max(len(pilot.options.seeds), FEWEST_RUNS), _paths_by_theory(pilot, theory, times, end)
+    places = [curves.places_of(curve.theory) for curve, _ in paths]
+    level = pilot.false_alarm_rate / max(sum(part.size for part in places), 1)
+    freedom = np.full(times.size, count - 1.0)
+    surely, moving = True, False
+    for (curve, equation), part in zip(paths, places, strict=True):
+        if not curve.moves:
+            continue
+        moving = True
+        if curve.scatter is None:
+            surely = False
+            continue
+        powers = []
+        for spread in (curve.scatter / (1.0 + SCATTER_TOLERANCE), curve.scatter * (1.0 + SCATTER_TOLERANCE)):
+            tested = curve._replace(effect=spread)
+            powers.append(curves.power_of(tested, part, spread / np.sqrt(count), freedom[: spread.size], level))
+        shift, band = np.abs(equation - curve.theory)[part], PILOT_BAND * curves.allowance_of(tested, part)
+        # The mean of pilot runs has an error of its own.
+        if powers[0] < PILOT_POWER or (shift - 2.0 / np.sqrt(len(PILOT_SEEDS)) * spread[part] > band).any():
+            return False
+        surely &= bool(powers[1] >= PILOT_POWER and (shift <= band).all())
+    return True if surely and moving else None
+
+
+def _paths_by_theory(pilot: Pilot, theory: xr.Dataset, times: Array, end: float) -> list[tuple[curves.Curve, Array]]:
+    """Return the curves of a check until `end` at `times`, with the scatter of theory, None where it has none.
+
+    Beside each stands the same quantity by the finite-step equation, `theory`. Times of events are curves of one point.
+    """
+    prediction, problem = pilot.prediction, pilot.problem
+    saved, given = theory["time"].values, prediction["time"].values
+    grid = np.array([times, times / (1.0 + VISIBLE_ERROR), times * (1.0 + VISIBLE_ERROR)])
+    solved = {quantity[:2]: quantity.values for quantity in curves.quantities_of(problem, theory)}
+    spreads = {(kind, label): spread for kind, label, _, spread in deviations(theory)}
+    found, still = list[tuple[curves.Curve, Array]](), np.zeros(times.size)
+    for kind, label, values, scale, _, _ in curves.quantities_of(problem, prediction):
+        expected, *dilated = interpolated(given, values, grid)
+        equation = interpolated(saved, solved[kind, label], times) if (kind, label) in solved else expected
+        if not np.isfinite(expected).all():
+            continue
+        spread = spreads.get((kind, label))
+        scatter = None if spread is None else interpolated(saved, spread, times)
+        scatter = None if scatter is None or not np.isfinite([scatter, equation]).all() else scatter
+        curve = curves.Curve(kind, label, times, expected, expected[None], still, np.array(dilated), scale)
+        found.append((curve._replace(scatter=scatter), equation))
+    late = np.log1p(VISIBLE_ERROR) * np.array([[1.0], [-1.0]])
+    for name in (name for name in curves.AWAITED if curves.tell_alike(name, (prediction, theory))):
+        kind, of_theory, spread = curves.TIMES[name][is_network(problem)], theory[name].values, theory.get(f"{name}_sd")
+        for at, time in enumerate(np.asarray(prediction[name].values, dtype=np.float64)):
+            if not 0.0 < time * (1.0 + VISIBLE_ERROR) <= end:
+                continue
+            log, equation = np.array([np.log(time)]), np.array([np.log(of_theory[at])])
+            scatter = None if spread is None or not spread.values[at] >= 0.0 else spread.values[at : at + 1] / time
+            still = np.zeros(1)
+            curve = curves.Curve(kind, str(at + 1), np.array([time]), log, log[None], still, log + late, 1.0)
+            found.append((curve._replace(scatter=scatter, awaited=True, horizon=float(np.log(end))), equation))
+    return found
 
 
 def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
@@ -1092,7 +1213,7 @@ def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
 def _all_seen(powers: list[float]) -> bool:
     """Return whether some curve moves and all moving ones have the power of pilots; the power of a still one is NaN."""
     moving = [power for power in powers if not np.isnan(power)]
-    return bool(moving) and min(moving) >= 0.9  # so that the check has 0.8
+    return bool(moving) and min(moving) >= PILOT_POWER
 
 
 def _pilot_runs(pilot: Pilot, rate: float, ends: list[float]) -> xr.Dataset:

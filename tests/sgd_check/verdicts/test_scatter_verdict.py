@@ -1,13 +1,19 @@
 """The verdict on scatter: rates of error on laws with and without tails, and runs against the scatter of other runs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
 from scipy.stats import chi2
 
-from sgd_check.verdicts import bands
+import dynamics
+import sgd_check
+from dynamics import Problem, SaveAt, Student, Teacher
+from sgd_check.engines import EngineOptions
+from sgd_check.verdicts import bands, check
 from sgd_check.verdicts.bands import FEWEST_RUNS, TOLERANCE, count_of
-from sgd_check.verdicts.evidence import RowKind
+from sgd_check.verdicts.evidence import RowKind, rows_of
 
 RATE, REPEATS = 0.01, 400
 TIMES = np.linspace(0.5, 8.0, 16)
@@ -134,3 +140,67 @@ def test_the_scatter_of_a_loss_is_not_tested_where_its_mean_is_far_from_theory()
     assert loss.p == 1.0
     assert not loss.score.any()
     assert all(test.p < 1e-9 for test in overlaps)
+
+
+@pytest.fixture(scope="module")
+def lone():
+    """One neuron of link h_1, of which theory has the scatter of all curves, and its flow."""
+    start = ([[0.3]], [[1.0]], [0.01])
+    problem = Problem(
+        activation="he1", teacher=Teacher([1.0]), width=1, dimension=16, initial_overlaps=start, label_noise=0.2
+    )
+    return problem, dynamics.solve_problem(problem, save_at=SaveAt.geometric(0.01, 2.0, 80), progress=False)
+
+
+def pilot_of(lone, **changes):
+    options = EngineOptions(seeds=tuple(range(32)), batch_size=1, device="auto", dtype="auto")
+    return check.Pilot(*lone, "projected", options, 0.01, stepped=True, seconds=1e-6)._replace(**changes)
+
+
+def test_theory_that_has_the_scatter_of_all_curves_replaces_pilot_runs(lone, monkeypatch):
+    """At a small step no runs are made and the error is seen; at a large one it is hidden until the first end."""
+    monkeypatch.setattr(check, "_pilot_runs", lambda *_: pytest.fail("ran"))
+    assert check._latest_seen(pilot_of(lone), 5e-4, [0.8, 1.5]) == (1.5, None)
+    assert check._latest_seen(pilot_of(lone), 5e-3, [0.5]) == (0.0, None)
+
+
+def test_pilot_runs_are_made_where_theory_cannot_tell(lone, monkeypatch):
+    """The flow is tested, or R is above its bound, or no bands are known: runs decide, at all ends."""
+    made = list[tuple[float, list[float]]]()
+    monkeypatch.setattr(check, "_pilot_runs", lambda _, rate, ends: made.append((rate, ends)))
+    monkeypatch.setattr(check, "_sees", lambda *_: True)
+    assert check._latest_seen(pilot_of(lone, stepped=False), 5e-4, [0.8, 1.5])[0] == 1.5
+    monkeypatch.setattr(check, "LARGEST_RATIO", 1e-9)
+    assert check._latest_seen(pilot_of(lone), 5e-4, [0.8, 1.5])[0] == 1.5
+    monkeypatch.setattr(check, "MOST_NUMBERS", 1)
+    assert check._latest_seen(pilot_of(lone), 5e-4, [0.8])[0] == 0.8
+    assert made == [(5e-4, [0.8, 1.5]), (5e-4, [0.8, 1.5]), (5e-4, [0.8])]
+
+
+@pytest.mark.thorough
+@pytest.mark.statistical
+def test_runs_scatter_as_the_bands_of_theory_and_not_as_those_of_another_problem():
+    """Two erf neurons, d = 60, 64 runs: at 1 %, theory is not refuted, twice the noise and batches of 4 are.
+
+    The false-alarm rate of the first statement is 1 %.
+    """
+    student = Student(activation="erf", width=2, second_layer="fixed", initial_second_layer=[1.0, 1.0])
+    weights = np.hstack([[[0.3, 0.1], [0.05, 0.2]], 0.5 * np.eye(2)])
+    problem = Problem(
+        student=student, teacher=Teacher([1.0, 1.0]), dimension=60, initial_weights=weights, label_noise=0.3
+    )
+    rate, asked = 0.3 / 60, {"step_theory": "finite-d", "bands": True, "progress": False, "error_estimate": False}
+    asked |= {"save_at": SaveAt.geometric(0.05, 4.0, 40)}
+    runs = sgd_check.simulate(problem, learning_rate=rate, steps=round(4.0 / rate), seeds=64, progress=False)
+    right = dynamics.solve_problem(problem, learning_rate=rate, **asked)
+    noisy = dynamics.solve_problem(replace(problem, label_noise=0.6), learning_rate=rate, **asked)
+    batches = dynamics.solve_problem(problem, learning_rate=rate, batch_size=4, **asked)
+    comparison = sgd_check.compare(right, runs)["comparison"]
+    rows = [row for row in rows_of(comparison.to_dataset()) if row.kind == RowKind.SCATTER]
+    assert [row.name for row in rows[:2]] == ["scatter of loss", "scatter of overlap (1,1)"]
+    assert len(rows) == 7
+    assert not any(row.disagrees for row in rows)
+    assert "Scatter of runs against the bands of theory: of 7 quantities" in comparison.attrs["reasons"]
+    assert not refuted(right, runs)
+    assert refuted(noisy, runs)
+    assert refuted(batches, runs)
