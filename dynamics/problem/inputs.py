@@ -129,7 +129,7 @@ class Inputs(Compared, Frozen):
     multiplicities: Integers | None
     #: Decay of `power_law`.
     alpha: float | None
-    #: What `from_data` measured; no file stores it.
+    #: Spectrum that `from_data` measured; no file stores it.
     spectrum: Spectrum | None
 
     def __init__(self, eigenvalues: ArrayLike, multiplicities: Iterable[int] | None = None) -> None:

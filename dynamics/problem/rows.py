@@ -224,7 +224,7 @@ class Rows:
 
     @property
     def stored(self) -> JsonObject | None:
-        """What a file of runs holds, from which `of` makes the same rows; None for arrays and functions."""
+        """Options that a file of runs holds, of which `of` makes the same rows; None for arrays and functions."""
         named = isinstance(self.source, str) and self.source in EXAMPLES
         is_path = isinstance(self.source, (str, os.PathLike)) and self.law is None and not named
         if self._place is None or not (is_path or named or self.law):

@@ -56,7 +56,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Universality:
-    """What rows say about the theory of Gaussian inputs, before any run; arrays have one entry per direction, (P,).
+    """Measures on rows of how far the theory of Gaussian inputs holds, before any run; one entry per direction, (P,).
 
     Times are flow times to emergence of the pair of direction and matched neuron alone, dimensionless, inf if never:
     `emergence_time` for Gaussian inputs, `corrected_emergence_time` with fourth cumulants, `path_emergence_time` as the
@@ -67,6 +67,16 @@ class Universality:
 
     `resampling_ratio` ρ = E[y² σ'²] d T²/N says how far SGD on N resampled rows leaves the plane of direction and
     start: up to 0.02 rows suffice, above 0.1 they are too few. It is 0 for rows that are new in each step.
+
+    Examples
+    --------
+    >>> from dynamics import Rows, Teacher
+    >>> start = ([[0.35]], [[1.0]], [1e-8])
+    >>> teacher = Teacher([1.0])
+    >>> problem = Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> measured = universality(problem, Rows("rademacher", placement=[[1.0] + 7 * [0.0]]), drawn=1000)
+    >>> measured.effective_coefficient(3).value.round(4).tolist(), measured.information_exponent.tolist()
+    ([0.6667], [1])
     """
 
     problem: Problem

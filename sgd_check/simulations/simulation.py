@@ -468,7 +468,7 @@ def simulate(
         axes with coordinates of order 1/√d for teacher and start; a teacher with `directions` along coordinate axes is
         refused, since they learn it at another speed.
     inputs_from : dynamics.Rows, path, array_like, DataFrame, str or callable, optional
-        Rows of a matrix, or a law, in place of Gaussian samples, by "torch": `dynamics.Rows`, or what that takes first.
+        Rows of a matrix, or a law, instead of Gaussian samples, by "torch": `dynamics.Rows`, or what that takes first.
         The loss is then the mean over at most 4096 of these rows; learned masses and components are those that
         Gaussian inputs give to the overlaps. Not with `training_samples`, mixtures, other losses than the squared one,
         and `Adam`, `RMSprop` and `SignSGD`.

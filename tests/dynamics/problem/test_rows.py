@@ -129,7 +129,11 @@ def test_the_decay_of_a_spectrum_is_that_of_the_middle_ranks(count):
         (np.array([["a", "b"], ["c", "d"]]), {}, "must hold real numbers"),
         ([[1.0, 2.0], [3.0]], {}, "must be a matrix of numbers"),
         ("nothing.npy", {}, "must hold a matrix of numbers, but does not: .*No such file"),
-        ("rademacher.dat", {}, r"must be a file .npy, .npz or .csv, or a law rademacher"),
+        (
+            "rademacher.dat",
+            {},
+            r"must be a file .npy, .npz or .csv, or one of rademacher, .*, tanh, but is 'rademacher.dat'",
+        ),
         ("rademacher", {"components": 3}, "`components` must be None for a law"),
         ("rademacher", {"placement": "rows"}, "must be 'random', 'axes' or an array for a law"),
         (np.eye(4), {"placement": "near"}, "Argument `placement` must be"),

@@ -182,3 +182,25 @@ def test_trained_layers_are_refused():
     problem = Problem(teacher=Teacher([1.0]), student=Student(activation="he3", width=2), dimension=8)
     with pytest.raises(ValueError, match="not derived for layers and biases that are trained"):
         universality(problem, "rademacher")
+
+
+def test_a_file_that_does_not_fit_memory_is_read_block_by_block(tmp_path, monkeypatch):
+    import tracemalloc
+
+    rng, path = np.random.default_rng(0), tmp_path / "x.npy"
+    file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(60_000, 128))
+    for first in range(0, len(file), 10_000):
+        file[first : first + 10_000] = rng.uniform(-1.0, 1.0, (10_000, 128))
+    file.flush()
+    del file
+    monkeypatch.setattr("dynamics.problem.rows.BLOCK_NUMBERS", 1 << 16)
+    tracemalloc.start()
+    try:
+        measured = universality(one_pair("he3", 0.35, dimension=128), path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert measured.count == 60_000
+    assert measured.corrected_emergence_time[0] > measured.emergence_time[0]
+    # In double precision the rows have 61 MB, of which a block has half a one.
+    assert peak < 8e6

@@ -160,7 +160,7 @@ def test_runs_on_laws_have_the_accepted_steps():
         (one_pair(), {"training_samples": 300}, "Argument `training_samples` must be None beside `inputs_from`"),
         (one_pair(), {"optimizer": "Adam()"}, "Argument `optimizer` must not depend on the axes beside `inputs_from`"),
         (one_pair(dimension=7), {}, "Argument `dimension` must be 6, that of the rows, but is 7"),
-        (one_pair(), {"inputs_from": "gauss"}, r"must be a file .npy, .npz or .csv, or a law"),
+        (one_pair(), {"inputs_from": "gauss"}, r"must be a file .npy, .npz or .csv, or one of rademacher"),
         (
             Problem(teacher=Teacher([1.0]), student=Student(activation="erf", width=2), dimension=6,
                     inputs=Mixture([[1.0], [-1.0]])),
