@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 UNBEGUN = "interrupted before a step of the runs was taken; the same command begins them"
 LONG_RUN_SECONDS = 660
+#: Options of runs on rows, the first of which asks for them.
+OF_ROWS = ("inputs_from", "rows_once", "components", "placement")
 LONG_RUN_ADVICE = (
     "This is a long run: fewer directions (--directions), fewer steps (--steps), a larger learning rate "
     "(--learning-rate) or a narrower problem is faster; --max-runtime bounds it."
@@ -102,6 +104,10 @@ def _check_prediction(
         require_usage(
             begun is None, f"Option --resume must be absent for a mean field, but is {shown(asked['resume'])}."
         )
+        for name in OF_ROWS:
+            require_usage(
+                not asked[name], f"Option --{name.replace('_', '-')} must be absent for a mean field, but is given."
+            )
         return check_mean_field(asked, prediction, output, figure)
     if asked["inputs_from"] is not None:
         from sgd_check.run.inputs import check_rows
@@ -110,7 +116,7 @@ def _check_prediction(
             begun is None, f"Option --resume must be absent beside --inputs-from, but is {shown(asked['resume'])}."
         )
         return check_rows(asked, prediction, output, figure)
-    for name in ("rows_once", "components", "placement"):
+    for name in OF_ROWS[1:]:
         require_usage(
             not asked[name], f"Option --{name.replace('_', '-')} must be absent without --inputs-from, but is given."
         )

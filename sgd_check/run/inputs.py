@@ -25,7 +25,12 @@ WORDS = {"source": "--inputs-from", "inputs_from": "--inputs-from", "problem": "
 
 def check_rows(settings: Values, prediction: xr.Dataset, output: Path, figure: Path | None) -> int:
     """Measure rows, print what they say, run, write tree and figure, and print the verdict; return the exit code."""
-    for name, absent in (("engine", (None, "auto", REUSING)), ("theory", ("auto",)), ("t_max", (None,))):
+    for name, absent in (
+        ("engine", (None, "auto", REUSING)),
+        ("theory", ("auto",)),
+        ("t_max", (None,)),
+        ("widths", (None,)),
+    ):
         require_usage(
             settings[name] in absent,
             f"Option --{name.replace('_', '-')} must be absent beside --inputs-from, but is {shown(settings[name])}.",

@@ -221,6 +221,12 @@ def compare(
     if answer == REUSED:
         return reused_verdict(prediction, simulation, rate)
     problem, simulations = checked_simulations(prediction, simulation)
+    inputs = prediction.attrs.get("inputs_from")
+    require(
+        all(runs.attrs.get("inputs_from") == inputs for runs in simulations),
+        "Argument `simulation` must have the inputs of the prediction, Gaussian ones or the same rows, but has others; "
+        "`sgd_check.check_inputs` holds runs on rows against Gaussian theory.",
+    )
     prediction, sampled = with_emergence(prediction), "seed" in prediction.dims
     if decided_by_curves(problem, optimizer_of(simulations[0])) and not sampled:
         return curves.curve_verdict(problem, prediction, simulations, rate)

@@ -567,7 +567,8 @@ def against_runs(problem: Problem, prediction: xr.Dataset, simulation: xr.Datase
     both = time_tests.cut_at(np.concatenate([theirs, ours]), horizon)
     second = np.arange(both.shape[0]) >= theirs.shape[0]
     tested = np.flatnonzero(np.isfinite(both).any(axis=0)).tolist()
-    scores = np.array([time_tests.log_rank_scores(both[:, p], horizon) for p in tested]).reshape(len(tested), -1).T
+    ranks = [time_tests.log_rank_scores(both[:, p], horizon) for p in tested]
+    scores = np.array(ranks).reshape(len(tested), len(both)).T
     (chances, among), loss = time_tests.permutation_test(scores, second), None
     if "loss" in prediction and second.any() and not second.all():
         losses = [(part["time"].values, of_sound_runs(part, "loss")) for part in (simulation, prediction)]

@@ -170,6 +170,7 @@ def test_the_command_prints_four_lines_and_the_verdict(tmp_path, capsys):
         (["--components", "3"], "Option --components must be absent without --inputs-from, but is given"),
         (["--inputs-from", "laplace", "--engine", "projected"], "Option --engine must be absent beside --inputs-from"),
         (["--inputs-from", "laplace", "--resume", "runs.nc"], "--resume"),
+        (["--inputs-from", "laplace", "--widths", "4,8"], "Option --widths must be absent beside --inputs-from"),
         (["--inputs-from", "laplace", "--placement", "near"], "Option --placement must be"),
     ],
 )
@@ -180,6 +181,19 @@ def test_the_command_refuses_in_one_sentence(words, sentence, tmp_path, capsys, 
     save(predict_emergence(one_direction()), tmp_path / "q.nc")
     assert main(["q.nc", *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_runs_on_rows_are_not_compared_with_gaussian_theory_unseen():
+    from dynamics import solve_overlaps
+    from sgd_check import compare, simulate
+
+    problem = one_direction()
+    options = {"learning_rate": 1e-3, "steps": 50, "seeds": 4, "progress": False}
+    flow = solve_overlaps(problem, progress=False, error_estimate=False)
+    runs = simulate(problem, inputs_from="laplace", **options)
+    with pytest.raises(ValueError, match="must have the inputs of the prediction, Gaussian ones or the same rows"):
+        compare(flow, runs)
+    assert compare(runs, simulate(problem, inputs_from="laplace", **(options | {"seeds": [7, 8, 9, 10]})))
 
 
 def test_digits_need_their_package(monkeypatch):
@@ -211,3 +225,60 @@ def test_the_meter_predicts_the_runs_on_digits():
     assert "its fourth-cumulant correction does not hold" in tree["comparison"].attrs["reasons"]
     assert "the path meter holds" in tree["comparison"].attrs["reasons"]
     assert replace(problem, dimension=16) == problem
+
+
+def dense_directions(dimension):
+    return np.random.default_rng(164).standard_normal((2, dimension))
+
+
+def along_axes(count):
+    directions = np.zeros((2, 64))
+    directions[0, :count], directions[1, 32:] = 1.0, 1.0
+    return directions
+
+
+#: Inputs, placement, dimension, learning rate, and the measures of rows that hold for them.
+SIDE_BY_SIDE = [
+    ("gaussian", dense_directions(64), 64, 2e-4, ("corrected", "path")),
+    ("rademacher", dense_directions(64), 64, 2e-4, ("corrected", "path")),
+    ("uniform", dense_directions(64), 64, 2e-4, ("corrected", "path")),
+    ("laplace", dense_directions(64), 64, 2e-4, ("corrected", "path")),
+    ("exponential", dense_directions(64), 64, 2e-4, ("corrected", "path")),
+    ("rademacher", along_axes(1), 64, 2e-4, ("effective", "path")),
+    ("rademacher", along_axes(4), 64, 2e-4, ("effective", "path")),
+    ("tanh", "random", 64, 2e-4, ("corrected", "path")),
+    ("digits", "random", 16, 4e-4, ("path",)),
+    ("digits-relu", "random", 16, 4e-4, ("path",)),
+]
+
+
+@pytest.mark.long
+@pytest.mark.statistical
+@pytest.mark.timeout(900)
+def test_measures_of_rows_and_runs_side_by_side_for_ten_inputs(capsys):
+    """Ratios to Gaussian runs within 7 % and 4.5 standard errors of runs and rows (rate 7e-6 each)."""
+    pytest.importorskip("sklearn")
+    start = ([[0.35]], [[1.0]], [1e-8])
+    for source, placement, dimension, rate, holding in SIDE_BY_SIDE:
+        problem = one_direction(dimension, width=1, initial_overlaps=start)
+        components = dimension if source.startswith("digits") else None
+        rows = Rows(source, placement=placement, components=components, seed=1)
+        options = {"learning_rate": rate, "seeds": 16, "batch_size": 4, "progress": False}
+        plan = plan_inputs(problem, rows, learning_rate=rate, batch_size=4)
+        tree = check_inputs(problem, rows, **options)
+        ratio, error = (float(tree["comparison"][name].values[0]) for name in ("run_ratio", "run_ratio_error"))
+        measured, gauss = plan.measured, float(plan.measured.emergence_time[0])
+        said = {}
+        for name in ("corrected", "path", "effective"):
+            noise = {"corrected": "corrected_error", "path": "path_error", "effective": "effective_time_error"}[name]
+            said[name] = (
+                float(getattr(measured, f"{name}_emergence_time")[0]) / gauss,
+                float(getattr(measured, noise)[0]) / gauss,
+            )
+        with capsys.disabled():
+            print(f"\n{source:12s} rho {measured.resampling_ratio[0]:.3f} runs {ratio:.3f} ± {error:.3f}",
+                  *(f"{name} {value:.3f} ± {noise:.3f}" for name, (value, noise) in said.items()))  # fmt: skip
+        for name in holding:
+            value, noise = said[name]
+            allowed = np.log(1.07) + 4.5 * np.hypot(error / ratio, noise / value)
+            assert abs(np.log(ratio / value)) < allowed, (source, name)
