@@ -16,6 +16,7 @@ from dynamics.commands import parsing
 from dynamics.commands.options import GROUPS, Option, Values, plain, switch
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, UsageError, require_usage
 from hermite.program import flag_suggestion
+from hermite.text.messages import require
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -116,7 +117,11 @@ class StudyCommand(NamedTuple):
 
     def prepare(self, settings: Mapping[str, object], *, progress: bool | None) -> Prepared:
         """Import the module and return the prepared study."""
-        prepared: Prepared = resolve_name(self.prepares)(**settings, progress=progress)
+        function = resolve_name(self.prepares)
+        for name, parameter in inspect.signature(function).parameters.items():
+            is_given = name in settings or parameter.default is not parameter.empty
+            require(is_given, f"Argument `{name}` must be given, but is absent.")
+        prepared: Prepared = function(**settings, progress=progress)
         return prepared
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy
@@ -218,19 +218,15 @@ def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: 
 
     a are their coefficients, `xi` and `ratio` ξ = ln(C²/(1 − C²)) and a/n at the start.
     """
-    times, total = times.copy(), np.zeros_like(times)  # compiled code takes no read-only arrays
+    total = np.zeros_like(times)
     if a.size == 0:
         return total
-    cells, offset, places = _layout(table, float(table.remaining(np.array([xi.min()]))[0]))
-    end = np.array([-table.waiting[-1], table.end_signal, table.end_gap])
+    pairs = PairLosses.of(table, float(xi.min()))
 
     def chunk_loss(begin: int) -> Array:
         """Return the loss (T,) of the pairs from index `begin` on, one chunk."""
         part = slice(begin, begin + _SUM_CHUNK)
-        loss = np.zeros_like(times)
-        waiting = table.remaining(xi[part])
-        add_pair_losses(loss, times, a[part], waiting, ratio[part], cells, offset, places, table.norm, end)
-        return loss
+        return pairs.loss(times, a[part], xi[part], ratio[part])
 
     # Chunks are summed in order, not as threads finish, so that every machine gives the same bits.
     with ThreadPoolExecutor(min(available_cores(), _MOST_THREADS)) as pool:
@@ -242,6 +238,33 @@ def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: 
             pool.shutdown(cancel_futures=True)
             raise
     return total
+
+
+class PairLosses(NamedTuple):
+    """The compiled sum over pairs with its table, which serves all pairs of one link and one sign of overlaps."""
+
+    table: TransitTable
+    cells: Array
+    offset: int
+    places: Array
+    #: R, the signal g and g(1) − g beyond the table.
+    end: Array
+
+    @classmethod
+    def of(cls, table: TransitTable, lowest: float) -> PairLosses:
+        """Return the sum over pairs that start at ξ = ln(C²/(1 − C²)) ≥ `lowest`."""
+        cells, offset, places = _layout(table, float(table.remaining(np.array([lowest]))[0]))
+        return cls(table, cells, offset, places, np.array([-table.waiting[-1], table.end_signal, table.end_gap]))
+
+    def loss(self, times: Array, a: Array, xi: Array, ratio: Array) -> Array:
+        """Return the loss of pairs (P,) at increasing flow times (T,), Σ_p [a² g(1) − 2 n a g + n² g(1)], shape (T,).
+
+        a are the coefficients, `xi` and `ratio` ξ = ln(C²/(1 − C²)) and a/n at the start; all is dimensionless.
+        """
+        loss, times = np.zeros_like(times), times.copy()  # compiled code takes no read-only arrays
+        waiting = self.table.remaining(xi)
+        add_pair_losses(loss, times, a, waiting, ratio, self.cells, self.offset, self.places, self.table.norm, self.end)
+        return loss
 
 
 def _layout(table: TransitTable, largest: float) -> tuple[Array, int, Array]:

@@ -7,6 +7,7 @@ from .composition import hop_samples as hop_samples
 from .decoupling import decoupling as decoupling
 from .edges import stability_edges as stability_edges
 from .frontier import frontier as frontier
+from .inverse import infer as infer
 from .layerwise import Width as Width
 from .layerwise import layerwise_chances as layerwise_chances
 from .layerwise import layerwise_loss as layerwise_loss

@@ -27,6 +27,8 @@ examples:
       emerged over predicted times when P grows as a power of d
   python -m dynamics.laws fit runs.csv
       L = E + A m^-alpha + B n^-beta, and the same with a maximum, of your losses
+  python -m dynamics.laws infer runs.csv --k 4
+      which decay of the coefficients and which unit of time made your loss curves
   python -m dynamics.laws frontier
       curves of equal compute, and why their lower edge is steeper than its limit
   python -m dynamics.laws methods --k 3 --beta 1 --dimension 1000
@@ -100,6 +102,18 @@ fit | dynamics.laws.surface:surface_fits.prepare |
   table | FILE | CSV with columns width, samples and loss, or a sweep's dataset | argument
   bootstrap | N | fits to drawn rows, for the errors | answer
   seed | | seed of the drawn rows
+infer | dynamics.laws.inverse:infer.prepare |
+    infer the decay of the coefficients and the unit of time from loss curves or times of skills
+  curves | FILE | CSV with columns time (or step) and loss, or skill and time, or an answer's dataset | argument
+  k | K | information exponent, at least 3
+  width-per-direction | R | neurons per direction m/P [drawn from 1 to 8]
+  directions | P | number of directions P [drawn from 8 to 64]
+  dimension | D | input dimension d [drawn from 64 to 4096]
+  excess | KIND | free: loss of a finite step and a floor; none; runs: draws are runs of SGD, minutes
+  learning-rate | ETA | step size of SGD, for runs
+  coverage | Q | nominal coverage of intervals | answer
+  draws | N | curves that are drawn [2000, or 400 runs] | answer
+  seed | | seed of all draws
 """,
     StudyCommand,
 )

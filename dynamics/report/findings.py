@@ -56,6 +56,7 @@ FINDINGS = {
         ),
         "dynamics.report.claims:claim_findings",
     ),
+    "inference": "dynamics.report.inference:inference_findings",
     "recovery": "dynamics.report.laws:recovery_findings",
     "tokens-closed": "dynamics.report.tokens:closed_findings",
     "sweep": "dynamics.report.sweep:sweep_findings",
