@@ -32,7 +32,7 @@ from dynamics.laws.curves import (
 )
 from dynamics.laws.forecasts import METHODS, compare, law_forecasts
 from dynamics.laws.pair_curves import BETAS, DIRECTIONS, RATIOS, Draw, DrawnCurve, PairCurves, RunCurves, Size
-from dynamics.laws.regression import Fit, fit_targets, nearest_draws
+from dynamics.laws.regression import Fit, Regression, learn_targets, nearest_draws
 from dynamics.problem.checks import check_choice, checked_integer, checked_number
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.trackers import bar_settings, open_bar
@@ -341,9 +341,9 @@ class PreparedInference:
                 targets.append([draw.beta, np.log(draw.directions), unit, draw.step, draw.floor])
         _check_draws(len(features))
         logs = np.log(np.sort(skills.time[skills.reached]))
-        fit = fit_targets(
-            np.array(features), np.array(targets), np.diff(logs), self.coverage, np.zeros(len(features), dtype=np.int64)
-        )
+        strata = np.zeros(len(features), dtype=np.int64)
+        regression = learn_targets(np.array(features), np.array(targets), self.coverage, strata)
+        fit = regression.at(np.diff(logs))
         values = self._inferred(fit, logs.mean())
         values |= {"skill": skills.name, "skill_time": skills.time, "skill_reached": skills.reached.astype(int)}
         notes = [
@@ -357,7 +357,7 @@ class PreparedInference:
         """Return values and attributes of curves: what is inferred, bands, and forecasts of the last third."""
         sample = self.sample(bar)
         draws = self.read(self.readings, sample)
-        fit, values = self.fitted(draws)
+        fit, values = self.fitted(self.regression(draws))
         points = max(reading.log_time.size for reading in self.readings)
 
         def padded(rows: Sequence[Array]) -> Array:
@@ -395,11 +395,14 @@ class PreparedInference:
             sample.append((draw, [self.emulator.curve(draw, size, rng) for size in self.sizes]))
         return sample
 
-    def fitted(self, draws: Draws) -> tuple[Fit, dict[str, Any]]:
-        """Return the fit to draws, and what is inferred with the ends of its intervals."""
+    def regression(self, draws: Draws) -> Regression:
+        """Return what is learned from draws."""
+        return learn_targets(draws.features, draws.targets, self.coverage, draws.strata)
+
+    def fitted(self, regression: Regression) -> tuple[Fit, dict[str, Any]]:
+        """Return the fit to the curves, and what is inferred with the ends of its intervals."""
         log_unit = float(np.mean([reading.middle for reading in self.readings]))
-        features = _features(self.readings, self.sizes)
-        fit = fit_targets(draws.features, draws.targets, features, self.coverage, draws.strata)
+        fit = regression.at(_features(self.readings, self.sizes))
         return fit, self._inferred(fit, log_unit)
 
     def read(self, readings: Sequence[Reading], sample: Sample) -> Draws:

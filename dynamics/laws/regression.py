@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,15 +30,44 @@ class Fit(NamedTuple):
     nearest: Integers
 
 
-def fit_targets(X: Array, Y: Array, x: Array, coverage: float, strata: Integers) -> Fit:
-    """Return the targets at features x (F,), learned from draws with features X (N, F) and targets Y (N, T).
+@dataclass(frozen=True)
+class Regression:
+    """Targets learned from draws, with residuals of draws that were not used."""
+
+    #: Scaled features of all draws (N, F), their mean and scale (F,), and how many of the first are fitted.
+    features: Array
+    mean: Array
+    scale: Array
+    fitted: int
+    #: Mean and scale of the targets (T,), weights of the kernel (fitted, T) and its lengths (T,).
+    centre: Array
+    size: Array
+    weights: Array
+    length: Array
+    #: Half-widths and standard deviations (T,); distances of unused draws to their fifth neighbour.
+    half_width: Array
+    deviation: Array
+    neighbour: Array
+
+    def at(self, x: Array) -> Fit:
+        """Return the targets at features x (F,)."""
+        x = (np.arcsinh(x / LOGARITHMIC) - self.mean) / self.scale
+        square = _distances(x[None], self.features)
+        near = np.partition(square[0, : self.fitted], NEIGHBOUR)[NEIGHBOUR]
+        value = _predicted(square[:, : self.fitted], self.centre, self.size, self.weights, self.length)[0]
+        likeness = float(np.mean(self.neighbour >= near))
+        return Fit(value, self.half_width, self.deviation, likeness, np.argsort(square[0], kind="stable"))
+
+
+def learn_targets(X: Array, Y: Array, coverage: float, strata: Integers) -> Regression:
+    """Return the regression of targets Y (N, T) on features X (N, F) of draws.
 
     Draws are exchangeable; those of the last part give the half-widths, the largest of the quantiles of absolute
     residuals over strata (integers (N,)), and over all draws.
     """
-    X, x = np.arcsinh(X / LOGARITHMIC), np.arcsinh(x / LOGARITHMIC)
+    X = np.arcsinh(X / LOGARITHMIC)
     mean, scale = X.mean(axis=0), X.std(axis=0) + 1e-9
-    X, x = (X - mean) / scale, (x - mean) / scale
+    X = (X - mean) / scale
     first, last = int(FITTED * len(X)), int((FITTED + CHOSEN) * len(X))
     centre = Y[:first].mean(axis=0)
     size = np.maximum(Y[:first].std(axis=0), 1e-9)
@@ -46,30 +76,28 @@ def fit_targets(X: Array, Y: Array, x: Array, coverage: float, strata: Integers)
     best, weights, length = np.full(Y.shape[1], np.inf), np.zeros((first, Y.shape[1])), np.ones(Y.shape[1])
     for factor in LENGTHS:
         width = factor * np.sqrt(0.25 * X.shape[1])
-        kernel = np.exp(-0.5 * square / width**2)
+        kernel = np.exp(-0.5 * square[:last] / width**2)
         eigenvalues, vectors = np.linalg.eigh(kernel[:first])
-        rotated, held = vectors.T @ target[:first], kernel[first:last] @ vectors
+        rotated, held = vectors.T @ target[:first], kernel[first:] @ vectors
         for ridge in RIDGES:
             shrunk = rotated / (eigenvalues + ridge)[:, None]
             error = np.mean((held @ shrunk - target[first:last]) ** 2, axis=0)
             better = error < best
             best[better], length[better] = error[better], width
             weights[:, better] = (vectors @ shrunk)[:, better]
-    new = _distances(x[None], X[:first])
+    residual = np.abs(_predicted(square[last:], centre, size, weights, length) - Y[last:])
+    parts = [strata[last:] == stratum for stratum in np.unique(strata[last:])]
+    groups = [residual, *(residual[part] for part in parts if part.sum() >= FEWEST_OF_STRATUM)]
+    half_width = np.max([_quantile(group, coverage) for group in groups], axis=0)
+    deviation = np.sqrt(np.mean(residual**2, axis=0))
+    neighbour = np.partition(square[last:], NEIGHBOUR, axis=1)[:, NEIGHBOUR]
+    return Regression(X, mean, scale, first, centre, size, weights, length, half_width, deviation, neighbour)
 
-    def predicted(distance: Array) -> Array:
-        """Return the targets from squared distances to the draws of the fit."""
-        columns = [np.exp(-0.5 * distance / length[at] ** 2) @ weights[:, at] for at in range(length.size)]
-        return np.asarray(centre + size * np.stack(columns, axis=1))
 
-    residual = np.abs(predicted(square[last:]) - Y[last:])
-    groups = [np.ones(len(residual), dtype=bool), *(strata[last:] == stratum for stratum in np.unique(strata[last:]))]
-    groups = [group for at, group in enumerate(groups) if at == 0 or group.sum() >= FEWEST_OF_STRATUM]
-    half = np.max([_quantile(residual[group], coverage) for group in groups], axis=0)
-    nearest_of = np.partition(square[last:], NEIGHBOUR, axis=1)[:, NEIGHBOUR]
-    likeness = float(np.mean(nearest_of >= np.partition(new[0], NEIGHBOUR)[NEIGHBOUR]))
-    order = np.argsort(_distances(x[None], X)[0], kind="stable")
-    return Fit(predicted(new)[0], half, np.sqrt(np.mean(residual**2, axis=0)), likeness, order)
+def _predicted(square: Array, centre: Array, size: Array, weights: Array, length: Array) -> Array:
+    """Return targets (n, T) from squared distances (n, fitted) to the fitted draws."""
+    columns = [np.exp(-0.5 * square / length[at] ** 2) @ weights[:, at] for at in range(length.size)]
+    return np.asarray(centre + size * np.stack(columns, axis=1))
 
 
 def nearest_draws(X: Array, x: Array) -> Integers:
