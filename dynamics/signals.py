@@ -19,8 +19,8 @@ from typing import NoReturn
 
 from hermite.program import EXIT_INTERRUPTED, STDERR
 
-#: The signals of Ctrl-C, of a scheduler or `kill`, and of a terminal that is closed.
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+#: The signals of Ctrl-C, of a scheduler or `kill`, and of a terminal that is closed, on Windows SIGBREAK.
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name))
 #: Seconds in which a command must look at a signal before its process is ended.
 ANSWER_SECONDS = 10.0
 #: Seconds in which several signals count as one: a shell and its terminal both send SIGHUP.
@@ -48,7 +48,8 @@ def listen() -> None:
         return
     _note.listening = True
     reader, writer = os.pipe()
-    os.set_blocking(writer, False)
+    if hasattr(os, "set_blocking"):  # Windows, which does not ask for it, has it from Python 3.12 on
+        os.set_blocking(writer, False)
     threading.Thread(target=_watch, args=(reader,), name="signals", daemon=True).start()
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in SIGNALS:

@@ -27,8 +27,8 @@ TYPED: dict[str, str] = {}
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 #: With fewer open files, workers do not start, or libraries do not load.
 LEAST_FILES = 64
-#: A folder of Linux in which no file can be made.
-NOWHERE = "/proc"
+#: Folders of Linux and macOS in which no file can be made.
+NOWHERE = ("/proc", "/dev/fd")
 
 
 class UsageError(Exception):
@@ -234,14 +234,16 @@ def _check_files_open() -> int:
 
 
 def _leave_removed_directory(words: Iterable[str]) -> None:
-    """Change from a current directory that was deleted to `NOWHERE`, if a word names a file by its whole path."""
+    """Change from a deleted current directory to the first folder of `NOWHERE`, if a word names a whole path."""
     if not any(Path(word.partition("=")[2] or word).is_absolute() for word in words):
         return
     try:
         Path.cwd()
     except OSError:
-        with suppress(OSError):
-            os.chdir(NOWHERE)
+        for folder in NOWHERE:
+            with suppress(OSError):
+                os.chdir(folder)
+                return
 
 
 def say(text: str) -> None:

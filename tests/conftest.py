@@ -18,7 +18,7 @@ import pytest
 # A suite in the background of a shell, or below `nohup`, inherits signals that are ignored, and so do its children. Tests
 # send them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-for number in (signal.SIGTERM, signal.SIGHUP):
+for number in (getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
 

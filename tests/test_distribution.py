@@ -149,7 +149,9 @@ def run_first_block(page, folder):
             assert words.pop(0) == ".venv/bin/python"
             words = [word for word in words if word != "--open"]
             if words[1] in WITH_TORCH:
-                assert 'pip install "feature-emergence[torch]"' in installed(*words, cwd=folder).stderr
+                ended = installed(*words, cwd=folder)
+                assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+                assert ended.stderr.endswith('need an extra package: pip install "feature-emergence[torch]".\n')
             else:
                 done(*words, *(["--dry-run"] if page in LONG else []), cwd=folder)
 

@@ -25,6 +25,7 @@ import numba
 from numba.extending import is_jitted
 
 from dynamics.kernels.options import AnyFunction, Untyped
+from hermite.renames import rename
 from hermite.text.messages import refuse
 
 Result = TypeVar("Result")
@@ -112,7 +113,7 @@ def _drop_if_stale(directory: Path, source: Path) -> None:
         _clear(directory, f"{source.stem}.")
         temporary = directory / f"{note.name}.{os.getpid()}"
         temporary.write_text("\n".join(_state(str(path)) for path in sources(source)), encoding="utf-8")
-        temporary.replace(note)
+        rename(temporary, note)
     _checked.add(note)
 
 

@@ -9,6 +9,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from hermite.renames import is_in_use, rename
 from hermite.text.messages import shown, warn
 
 #: Errors of a flush that say that the content is not on the disk; any other one says that the call is refused.
@@ -42,7 +43,7 @@ def flush(path: Path) -> None:
 
     Errors by which content was lost, `LOST`, are raised.
     """
-    with path.open("rb") as file:
+    with path.open("r+b") as file:  # Windows flushes files alone that are open for writing
         try:
             os.fsync(file.fileno())
         except OSError as error:
@@ -73,7 +74,8 @@ def copy_mode(source: Path, target: Path) -> None:
 def give_name(temporary: Path, target: Path, *, replaces: bool) -> None:
     """Rename a complete file to its target, or copy it where renaming fails; raise OSError if both fail.
 
-    Where the name is taken and `replaces` is false, FileExistsError is raised.
+    Where the name is taken and `replaces` is false, FileExistsError is raised. On Windows a file that another program
+    has open stays as it is, and OSError is raised: a copy would change what that program reads.
     """
     if not replaces:
         # Unlike a test and a move, a link fails where the name is taken meanwhile. Some file systems have none.
@@ -83,8 +85,10 @@ def give_name(temporary: Path, target: Path, *, replaces: bool) -> None:
         if os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, "something else has that name now")
     try:
-        temporary.replace(target)
+        rename(temporary, target)
     except OSError as refusal:
+        if is_in_use(refusal):
+            raise OSError(refusal.errno, "another program has the file open, or it is read-only") from refusal
         _copy(temporary, target, replaces=replaces)
         tell_refusal(
             "rename",

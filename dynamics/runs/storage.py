@@ -78,6 +78,11 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
                 f"Argument `path` must not hold a backslash, which netCDF takes for a slash, but is {name}.",
                 error=StorageError,
             )
+        if os.sep == "\\" and ":" in target.name:
+            refuse(
+                f"Argument `path` must not hold a colon, behind which Windows hides what is written, but is {name}.",
+                error=StorageError,
+            )
         if not target.parent.is_dir():
             refuse(f"Argument `path` must lie in an existing directory, but is {name}.", error=StorageError)
         if _is_taken(target, replaces=overwrite):

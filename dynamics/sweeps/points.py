@@ -149,6 +149,8 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, object]) -> 
 
 
 SETTINGS = "sweep.json"
+#: Place of the byte that is locked on Windows.
+LOCKED_BYTE = 2**30
 #: Ending of the files of points.
 BLOCK = ".point"
 #: A block begins with these bytes, a checksum of all that follows, the length of its description, the description, and
@@ -291,7 +293,11 @@ class PointDirectory:
         for file in self.path.iterdir():
             if file.name != SETTINGS and not file.is_dir():
                 file.unlink()
-        shutil.rmtree(self.path)
+        try:
+            shutil.rmtree(self.path)
+        except PermissionError:  # Windows removes no file that is open, such as the locked one
+            self._lock.close()
+            shutil.rmtree(self.path)
 
 
 def answered_points(path: Path) -> dict[int, Path]:
@@ -324,17 +330,37 @@ def digest_of(path: Path) -> str | None:
 
 def _lock_file(handle: Any, path: Path) -> None:
     """Hold the directory until the handle is closed or the process ends, however it ends."""
-    if os.name != "posix":
+    try:
+        is_free = _lock(handle)
+    except OSError:  # a file system without locks
         return
-    import fcntl
+    if not is_free:
+        handle.close()
+        refuse(f"Directory {str(path)!r} must not be in use by another process, but is.", error=StorageError)
 
+
+def _lock(handle: Any) -> bool:
+    """Lock a file for this process, and return whether no other one has it; raise OSError where there are no locks."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        return _lock_byte(handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        handle.close()
-        refuse(f"Directory {str(path)!r} must not be in use by another process, but is.", error=StorageError)
-    except OSError:  # a file system without locks
-        return
+        return False
+    return True
+
+
+def _lock_byte(handle: Any) -> bool:
+    """Lock a byte far behind the end of a file, as Windows can; it forbids others to read what is locked."""
+    system: Any = import_module("msvcrt")  # whose functions types know on Windows alone
+    os.lseek(handle.fileno(), LOCKED_BYTE, os.SEEK_SET)
+    try:
+        system.locking(handle.fileno(), system.LK_NBLCK, 1)
+    except PermissionError:  # another process has it
+        return False
+    return True
 
 
 class PointVariable(NamedTuple):

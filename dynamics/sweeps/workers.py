@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from multiprocessing import current_process, forkserver, get_context
+from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 
 from dynamics.cores import THREAD_VARIABLES, available_cores, set_variables, starts_processes, variables_of_user
-from dynamics.problem.checks import checked_integer, require
+from dynamics.problem.checks import LARGEST_INTEGER, checked_integer, require
 from dynamics.signals import stop_if_heard
 from dynamics.sweeps.points import PointAnswer, Study, SweepPoint, answer_point, find_study
 from dynamics.threads import LOOK
@@ -39,6 +39,8 @@ MOST_SHARED_DEATHS = 2
 MOST_LONELY_DEATHS = 2
 #: The module that the process loads from which workers are started.
 COMMON = "dynamics.sweeps.preload"
+#: System -> worker processes for which it can wait at once, where that is a small number.
+MOST_WORKERS = {"win32": 61}
 #: Seconds in which a scheduler must answer.
 CONNECT_SECONDS = 10
 
@@ -205,7 +207,9 @@ def checked_workers(workers: int | None, *, alone: int) -> int:
 
     Where this process can have none, that is the default, with a warning, and ValueError is raised for any other.
     """
-    count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=alone)
+    most = MOST_WORKERS.get(sys.platform, LARGEST_INTEGER)
+    asked = min(available_cores(), most) if workers is None else workers
+    count = checked_integer(asked, "workers", minimum=alone, maximum=most)
     if count == alone or not (reason := why_no_workers()):
         return count
     require(workers is None, f"Argument `workers` must be {alone} here, since {reason}, but is {workers}.")
@@ -238,6 +242,8 @@ def begin_workers() -> BaseContext:
     )
     if sys.platform != "linux":
         return get_context("spawn")
+    from multiprocessing import forkserver  # of POSIX
+
     context = get_context("forkserver")
     context.set_forkserver_preload([COMMON])
     with starts_processes():

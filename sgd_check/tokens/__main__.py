@@ -117,7 +117,7 @@ def _check(values: Values) -> int:
 
             tree, ended = xr.DataTree.from_dict({"/prediction": prediction, "/simulation": runs}), "interrupted"
         return finish_check(tree, output, figure, settings, ended, file, "sgd_check.tokens")
-    except (StorageError, ValueError, TypeError) as error:
+    except (StorageError, ValueError, TypeError, ImportError) as error:
         raise UsageError(as_typed(error, OPTIONS, path="FILE", prediction="FILE")) from None
 
 
