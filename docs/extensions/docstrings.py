@@ -51,10 +51,20 @@ def escape_docstring(app: Sphinx, what: str, name: str, obj: object, options: ob
         lines[0] = lines[0].replace(": ", " – ")
 
 
-def once(app: Sphinx, modname: str, attribute: str) -> str | None:
-    """Give names of `dynamics` that `sgd_check` has too no link to their source, which leads back to one page alone."""
+def once(app: Sphinx, modname: str | None, attribute: str) -> str | None:
+    """Give no link to their source to names whose source leads back to another page or module.
+
+    Those are names of `dynamics` that `sgd_check` has too, and names of a part of `dynamics` from files of which
+    `dynamics` itself has names.
+    """
     del app
-    return modname if modname == "sgd_check" and hasattr(import_module("dynamics"), attribute) else None
+    names = vars(import_module("dynamics"))["__all__"]
+    if modname == "sgd_check":
+        return modname if attribute in names else None
+    if modname is None or not modname.startswith("dynamics."):
+        return None
+    sources = {getattr(getattr(import_module("dynamics"), name), "__module__", "") for name in names}
+    return modname if getattr(getattr(import_module(modname), attribute, None), "__module__", "") in sources else None
 
 
 class Names(SphinxDirective):

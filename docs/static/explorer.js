@@ -70,7 +70,9 @@
   function decades([low, high]) {
     const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9), step = Math.ceil((last - first + 1) / 6);
     const ticks = range(first, last).filter((power) => power % step === 0).map((power) => 10 ** power);
-    return ticks.length > 2 ? ticks : [1, 2, 5].flatMap((digit) => range(first - 1, last + 1).map((power) => digit * 10 ** power)).filter((x) => x >= low && x <= high);
+    const digits = (wanted) => range(first - 1, last + 1).flatMap((power) => wanted.map((digit) => digit * 10 ** power)).filter((x) => x >= low && x <= high);
+    const few = ticks.length > 2 ? ticks : digits([1, 2, 5]);
+    return few.length > 1 ? few : digits(range(1, 9));
   }
 
   /** A chart of one size in pixels; x and y are [low, high], y linear where `linear` says so. */
@@ -135,7 +137,7 @@
     first.show();
 
     const least = Math.max(Math.min(...loss.filter((L) => L > 0)), 0.1 * Math.min(...staircase.filter((L) => L > 0)), 1e-12);
-    const second = new Chart(decay, t, [least, 1.5 * loss[0]], { names: ["flow time t", "loss"], upper });
+    const second = new Chart(decay, t, [least, loss[0] * (loss[0] / least) ** 0.05], { names: ["flow time t", "loss"], upper });
     const steps = times.flatMap((time, i) => (i && staircase[i] !== staircase[i - 1] ? [[time, staircase[i - 1]], [time, staircase[i]]] : [[time, staircase[i]]]));
     second.line(steps.map(([x]) => x), steps.map(([, y]) => Math.max(y, least / 10)), "thin");
     second.line(times, loss, "main");
