@@ -327,13 +327,15 @@ def bands_in_words(dataset: xr.Dataset) -> list[str]:
     known = np.flatnonzero(np.isfinite(ratio))
     if not known.size:
         return ["Bands of single runs are not known: the mean path was not followed."]
-    last = known[-1]
+    last, saved = known[-1], np.flatnonzero(np.isfinite(dataset["loss"].values))
     deviation = dataset["loss_sd"].values[last]
     sentences = [
         f"Single runs: the loss at t = {time[last]:.5g} scatters by {deviation:.2g} (one standard deviation, to "
         f"leading order in the learning rate); R, the shift of a mean by the next order over its scatter, is at most "
-        f"{np.nanmax(ratio):.2g}."
+        f"{np.nanmax(ratio):.2g}. Figures show bands of 95 %."
     ]
+    if last < saved[-1]:
+        sentences.append(f"Bands end at t = {time[last]:.5g}, from where on they were not followed.")
     wide, far = np.flatnonzero(ratio > CLOSE), np.flatnonzero(ratio > FAR)
     if wide.size:
         sentences.append(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dynamics.equations.step_noise import Numbers, Parts, StepNoise, slack, uniform_covariance
+from dynamics.equations.sample_noise import Numbers, Parts, StepNoise, slack, uniform_covariance
 from dynamics.integrators.system_calls import BoundSystem
 from dynamics.problem.checks import require
 from dynamics.theory.bands import MOST_NUMBERS, USUAL_STEPS, Bands, MeanMotion, Scatter, gradients_of
@@ -30,8 +30,8 @@ RTOL = 1e-6
 #: Largest overlap of a neuron with a direction or another neuron, at which a start counts as the mean of uniform ones.
 NO_OVERLAP = 1e-12
 
-#: Values of the dataset, saved times, end of the run -> variables.
-BandValues = Callable[[Mapping[str, object], Array, float], Mapping[str, object]]
+#: Values of the dataset, saved times, end of the run -> variables, and whether they were given up.
+BandValues = Callable[[Mapping[str, object], Array, float], tuple[Mapping[str, object], bool]]
 
 
 def checked_bands(problem: Problem, step: StepSettings, bands: object, method: str) -> object:
@@ -69,7 +69,21 @@ def checked_bands(problem: Problem, step: StepSettings, bands: object, method: s
         d >= m + r,
         f"Argument `problem` must have at least m + r = {m + r} dimensions for `bands`, but has d = {d}.",
     )
+    N = count_numbers(problem)
+    require(
+        N <= MOST_NUMBERS or bands == ANY_SIZE,
+        f"Argument `bands` must be {ANY_SIZE!r} for more than {MOST_NUMBERS} numbers, but is {bands!r} for {N}, which "
+        f"take 4 N = {4 * N} evaluations of the mean step at each of some {2 * USUAL_STEPS} times.",
+    )
     return bands
+
+
+def count_numbers(problem: Problem) -> int:
+    """Return the number N of numbers of a network that move under SGD, of which bands are the covariance."""
+    m, P = problem.width, problem.teacher.span if problem.kind == "network" else problem.num_directions
+    V, square = np.zeros((problem.num_outputs, m)), np.eye(m)
+    start = Parts(V, np.zeros(m), np.zeros((m, P)), square)
+    return _numbers(problem, start).size
 
 
 def stored_bands(bands: object) -> dict[str, object]:
@@ -88,13 +102,7 @@ def band_values(
     if bands is False:
         return None
     motion = mean_motion(problem, step, system)
-    N = motion.numbers.size
-    require(
-        N <= MOST_NUMBERS or bands == ANY_SIZE,
-        f"Argument `bands` must be {ANY_SIZE!r} for more than {MOST_NUMBERS} numbers, but is {bands!r} for {N}, which "
-        f"take 4 N = {4 * N} evaluations of the mean step at each of some {2 * USUAL_STEPS} times.",
-    )
-    start = np.zeros((N, N))
+    start = np.zeros((motion.numbers.size,) * 2)
     if bands == UNIFORM:
         _, _, M, Q = motion.numbers.start
         largest = max(float(np.abs(M).max()), float(np.abs(Q - np.diag(np.diag(Q))).max()))
@@ -105,10 +113,11 @@ def band_values(
         )
         start = uniform_covariance(motion.numbers) / problem.dimension
 
-    def values(found: Mapping[str, object], times: Array, end: float) -> Mapping[str, object]:
-        followed = Bands(motion, stepper(RTOL), start)
-        known = followed.follow(end, interruption())
-        return _variables(followed, motion, known, times, found, keep)
+    def values(found: Mapping[str, object], times: Array, end: float) -> tuple[Mapping[str, object], bool]:
+        """Return the variables of bands, and whether they were given up before the end of the run."""
+        followed, is_interrupted = Bands(motion, stepper(RTOL), start), interruption()
+        known = followed.follow(end, is_interrupted)
+        return _variables(followed, motion, known, times, found, keep), known < end and is_interrupted()
 
     return values
 
@@ -132,7 +141,9 @@ _Motion = tuple[
 
 
 def _numbers(problem: Problem, start: Parts) -> Numbers:
-    """Return the numbers of a `Student` that move."""
+    """Return the numbers of a student that move."""
+    if problem.kind != "network":
+        return Numbers.of(start, outputs=False, biases=False)
     student = cast("Student", problem.student)
     rate_w, rate_v, rate_b = student.learning_rates
     decay_w, decay_v = student.decay
@@ -168,7 +179,7 @@ def _of_network(problem: Problem, system: Any) -> _Motion:
     return numbers, parts_of, rates, _anywhere, False
 
 
-def _of_committee(_problem: Problem, system: Any) -> _Motion:
+def _of_committee(problem: Problem, system: Any) -> _Motion:
     """Return the motion of a committee."""
 
     def parts_of(state: Array) -> Parts:
@@ -181,12 +192,12 @@ def _of_committee(_problem: Problem, system: Any) -> _Motion:
         bound.rhs(0.0, state, out)
         return numbers.pack(parts_of(out)), system.loss_of_state(state)
 
-    numbers = Numbers.of(parts_of(system.initial_state), outputs=False, biases=False)
+    numbers = _numbers(problem, parts_of(system.initial_state))
     bound, out = BoundSystem(system), np.empty(system.initial_state.size)
     return numbers, parts_of, rates, _anywhere, False
 
 
-def _of_homogeneous(_problem: Problem, system: Any) -> _Motion:
+def _of_homogeneous(problem: Problem, system: Any) -> _Motion:
     """Return the motion of homogeneous neurons, whose system has C, G and ln n for M = √n C and Q = √n G √n."""
 
     def parts_of(state: Array) -> Parts:
@@ -205,7 +216,7 @@ def _of_homogeneous(_problem: Problem, system: Any) -> _Motion:
         dQ = product * (dG + (growth[:, None] + growth) * G)
         return numbers.pack(Parts(np.zeros((1, len(n))), np.zeros(len(n)), dM, dQ)), system.loss(C, G, n)
 
-    numbers = Numbers.of(parts_of(system.initial_state), outputs=False, biases=False)
+    numbers = _numbers(problem, parts_of(system.initial_state))
     bound, out = BoundSystem(system), np.empty(system.initial_state.size)
     return numbers, parts_of, rates, _anywhere, False
 

@@ -257,8 +257,8 @@ class Integration:
     warn: Callable[[Mapping[str, object]], None] = lambda _attributes: None
     #: Times of events (events,) -> variables by name, where they are not the parts that `events` names.
     of_times: Callable[[Array], Mapping[str, object]] | None = None
-    #: Values, saved times and end of a run -> the variables of bands of single runs.
-    bands: Callable[[Mapping[str, object], Array, float], Mapping[str, object]] | None = None
+    #: Values, saved times and end of a run -> the variables of bands of single runs, and whether they were given up.
+    bands: Callable[[Mapping[str, object], Array, float], tuple[Mapping[str, object], bool]] | None = None
     #: Name -> how a variable is labelled.
     variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
 
@@ -282,9 +282,11 @@ class Integration:
                 return self.labelled(run, stepper, result, looser, None if beside is None else beside.cut())
 
             follow = partial(loop.run, stepper, times, self.observe, sound=self.sound, why_failed=self.why_failed)
-            return loop.run_with_file(
+            result, dataset = loop.run_with_file(
                 follow, stepper, labelled_so_far, file=run.file, trackers=trackers, looser_run=beside
             )
+            # Bands, which come after the run, may have been given up.
+            return replace(result, stop_reason=StopReason(dataset.attrs["stop_reason"])), dataset
 
     def labelled(
         self,
@@ -315,7 +317,9 @@ class Integration:
                 values[f"loss_{kind}"] = of_loss
                 values |= {f"{name}_{kind}": numbers for name, numbers in self._by_name(of_events).items()}
         if self.bands is not None and not result.stop_reason.resumable:
-            values |= self.bands(values, times, result.end_time)
+            of_runs, given_up = self.bands(values, times, result.end_time)
+            values |= of_runs
+            result = replace(result, stop_reason=StopReason.INTERRUPTED) if given_up else result
         stored_settings = {
             "method": run.method,
             "rtol": run.rtol,

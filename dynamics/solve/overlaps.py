@@ -99,6 +99,12 @@ def solve_overlaps(
         Σ_i n_i g_3(C_ip)/g_3(1) ≥ a_p/2, g_3(s) = Σ_{j≥3} c_j² s^j (NaN with the attribute `undefined` where the link
         has no degree from 3 on), located on the dense output, NaN if never. All quantities are dimensionless.
 
+        With `bands`, standard deviations of single runs to leading order in η: `loss_sd(time)`, 0 at a minimum,
+        `squared_norm_sd(time, neuron)`, `emergence_time_sd(direction)`, "full" `overlap_sd(time, neuron, direction)`
+        and `student_overlap_sd(time, neuron, neuron_2)`, "summary" `max_overlap_sd(time, direction)`; of a `Student`
+        `second_layer_sd`, `output_layer_sd` and `bias_sd` too. `band_ratio(time)` is R, the largest shift of a mean by
+        the next order over its deviation: above 0.15 runs scatter at least so far, above 0.3 they must be drawn.
+
     Notes
     -----
     The method "stiff" is of order 8 on unit vectors with learned directions slowed, for k ≥ 3, c_0 = 0 and orthonormal

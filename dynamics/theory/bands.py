@@ -1,7 +1,7 @@
 r"""How far single runs of SGD scatter around their mean path: the covariance of all numbers of a network.
 
 With the mean motion F of numbers y (N,), its Jacobian J and the covariance N(y) of steps per unit of the flow time
-(`dynamics.equations.step_noise`), runs scatter by
+(`dynamics.equations.sample_noise`), runs scatter by
 
 .. math:: \frac{d\Sigma}{dt} = J \Sigma + \Sigma J^T + N,
 
@@ -33,7 +33,7 @@ from hermite.arrays import Array
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dynamics.equations.step_noise import Numbers, Parts, StepNoise
+    from dynamics.equations.sample_noise import Numbers, Parts, StepNoise
     from dynamics.integrators.stepper import Stepper
 
 #: Numbers of a state above which bands are refused unless they are asked for, and steps that a price is told for.

@@ -6,8 +6,8 @@ from scipy.special import erf, expit
 
 import dynamics
 from dynamics import Problem, SaveAt, Student, Teacher, solve_network, solve_overlaps
-from dynamics.equations.step_noise import uniform_covariance
-from dynamics.solve.bands import mean_motion
+from dynamics.equations.sample_noise import uniform_covariance
+from dynamics.solve.bands import count_numbers, mean_motion
 from dynamics.solve.network import network_step
 from dynamics.solve.points import PointMethod, point_system
 from dynamics.theory.bands import Bands
@@ -162,6 +162,7 @@ def test_bands_are_refused_in_one_sentence():
     student = Student(activation="erf", width=11)
     large = Problem(student=student, teacher=Teacher([1.0]), dimension=64)
     small = Problem(student=Student(activation="erf", width=2), teacher=Teacher([1.0]), dimension=64)
+    assert count_numbers(small) == 2 + 2 + 3
     with pytest.raises(ValueError, match="'any size' for more than 64 numbers, but is True for 88, which take 4 N"):
         solve_network(large, learning_rate=0.01, bands=True)
     for arguments, sentence in (
