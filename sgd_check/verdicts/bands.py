@@ -11,7 +11,7 @@ of a normal law, and ν smaller (`docs/verdict_curves.md`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -35,8 +35,8 @@ TOLERANCE = 0.1
 #: A mean loss of runs that is this far from theory, in standard deviations of theory, shows that a band of the first
 #: order fails for the loss, as near its minimum; the mean has its own error beside.
 LARGEST_SHIFT, SHIFT_ERRORS = 0.3, 2.0
-#: Fewer runs do not show the tail of their law.
-FEWEST_RUNS = 16
+#: Fewer runs do not show the tail of their law, and variances of laws with heavier tails tell nothing.
+FEWEST_RUNS, LARGEST_KURTOSIS = 16, 5.0
 #: Steps before which the sum of few steps has no normal law.
 FEWEST_STEPS = 30
 #: Times of a quantity that are tested.
@@ -61,7 +61,7 @@ class ScatterTest(NamedTuple):
 
     `ratio` (times,) are the standard deviations of the runs over those of theory, `freedom` (times,) the degrees of
     freedom of their squares, and `score` (times,) normal scores of the distance beyond the tolerance. `p` is the least
-    p-value of a time, 1 if the mean of the runs shows at all times that the band of a loss fails.
+    p-value of a time, 1 if nothing is decided at any: the tails are too heavy, or the mean of a loss is far off.
     """
 
     kind: str
@@ -123,7 +123,8 @@ def tests_of_scatter(prediction: xr.Dataset, simulation: xr.Dataset) -> list[Sca
     for kind, label, (of, at), deviation in deviations(prediction):
         if of not in simulation:
             continue
-        runs, mean = simulation[of].values[..., *at], prediction[of].values[..., *at]
+        place: Any = (..., *at)
+        runs, mean = simulation[of].values[place], prediction[of].values[place]
         path, spread = (interpolated(saved, values, times) for values in (mean, deviation))
         least = ROUNDING * float(np.nanmax(np.abs(runs), initial=0.0))
         known = holds & (spread > least) & np.isfinite(path) & np.isfinite(runs[sound]).all(axis=0)
@@ -190,9 +191,9 @@ def _assessed(
     freedom = np.minimum(n - 1.0, 2.0 * (n - 1.0) / np.maximum(kurtosis - (n - 3.0) / n, 1e-300))
     few = special.chdtr(freedom, freedom * (ratio * (1.0 + TOLERANCE)) ** 2)
     many = special.chdtrc(freedom, freedom * (ratio / (1.0 + TOLERANCE)) ** 2)
-    first_order = np.full(times.size, True)
+    first_order = kurtosis <= LARGEST_KURTOSIS
     if kind == SCATTERING["loss_sd"][1]:
-        first_order = np.abs(runs.mean(axis=0) - path) <= (LARGEST_SHIFT + SHIFT_ERRORS / np.sqrt(n)) * spread
+        first_order &= np.abs(runs.mean(axis=0) - path) <= (LARGEST_SHIFT + SHIFT_ERRORS / np.sqrt(n)) * spread
     p = np.where(first_order, np.minimum(1.0, 2.0 * np.minimum(few, many)), 1.0)
     outside = first_order & (np.abs(np.log(ratio)) > np.log1p(TOLERANCE))
     score = np.where(outside, np.copysign(-special.ndtri(np.maximum(0.5 * p, 1e-300)), ratio - 1.0), 0.0)

@@ -161,7 +161,7 @@ def test_theory_that_has_the_scatter_of_all_curves_replaces_pilot_runs(lone, mon
     """At a small step no runs are made and the error is seen; at a large one it is hidden until the first end."""
     monkeypatch.setattr(check, "_pilot_runs", lambda *_: pytest.fail("ran"))
     assert check._latest_seen(pilot_of(lone), 5e-4, [0.8, 1.5]) == (1.5, None)
-    assert check._latest_seen(pilot_of(lone), 5e-3, [0.5]) == (0.0, None)
+    assert check._latest_seen(pilot_of(lone), 5e-3, [0.8]) == (0.0, None)
 
 
 def test_pilot_runs_are_made_where_theory_cannot_tell(lone, monkeypatch):
