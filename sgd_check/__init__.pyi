@@ -2,6 +2,7 @@ from . import tokens as tokens
 from .estimators.estimation import draw_weak_to_strong as draw_weak_to_strong
 from .estimators.estimation import estimate_direction as estimate_direction
 from .estimators.estimation import estimate_hierarchy as estimate_hierarchy
+from .estimators.kernels import estimate_kernel as estimate_kernel
 from .report.figures import plot_comparison as plot_comparison
 from .report.figures import plot_learning as plot_learning
 from .report.figures import plot_loss_band as plot_loss_band

@@ -39,7 +39,10 @@ for row, (panel, (name, text)) in enumerate(zip(axes.values(), links.items(), st
     for shift, (key, (color, marker)) in zip((0.2, 0.0, -0.2), styles.items(), strict=True):
         label = laws[key].algorithm if row == 0 else None
         powers.plot(laws[key].power, row + shift, color=color, marker=marker, ls="", label=label)
-    print(f"{text}: k = {link.information_exponent}, k* = {exponent}, samples", ", ".join(map(str, laws.values())))
+    print(
+        f"{text}: k = {link.information_exponent}, k* = {exponent}, samples",
+        ", ".join(str(laws[key]) for key in styles),
+    )
 axes["e"].set_xlabel("degree $k$")
 axes["a"].legend(fontsize="small")
 powers.set(yticks=range(6), yticklabels=list(links), ylim=(5.5, -1.7), xlim=(0.7, 3.3), xticks=[1, 2, 3])

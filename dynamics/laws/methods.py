@@ -24,6 +24,7 @@ from hermite.text.messages import shown
 #: Method -> where its law is from.
 SOURCES = {
     "kernel": "Ghorbani, Mei, Misiakiewicz, Montanari, arXiv:1904.12191",
+    "kernel of relu": "the same, dynamics.predict_kernel",
     "layer-wise": "correlation flow, dynamics.laws.layerwise_chances",
     "online SGD": "Ren, Nichani, Wu, Lee, arXiv:2504.19983",
     "smoothed": "Damian, Nichani, Ge, Lee, arXiv:2305.10633",
@@ -101,7 +102,8 @@ def _methods(study: PreparedStudy, wanted: int) -> xr.Dataset:
     laws, weak = sample_laws(k, generative), float(a[wanted - 1] ** -2)
     of_samples = f"a_p^-2 d^{laws['online'].power:g}"
     rows = {
-        "kernel": (f"d^{k}", float(k), d**k),
+        "kernel": (str(laws["kernel"]), laws["kernel"].power, d ** laws["kernel"].power),
+        "kernel of relu": (str(laws["relu"]), laws["relu"].power, d ** laws["relu"].power),
         "layer-wise": (of_samples, laws["online"].power, weak * d ** laws["online"].power),
         "online SGD": (of_samples, laws["online"].power, weak * d ** laws["online"].power),
         "smoothed": (str(laws["smoothed"]), laws["smoothed"].power, d ** laws["smoothed"].power),
@@ -145,12 +147,12 @@ def methods(
     seed: int = 0,
     progress: bool | None = None,
 ) -> PreparedStudy:
-    r"""Return the law of the samples of six methods with its source, and its number for one teacher.
+    r"""Return the law of the samples of seven methods with its source, and its number for one teacher.
 
-    Kernels, layer-wise training, online SGD, SGD on the smoothed landscape, batches used again (by the generative
-    exponent k\* of the link), and the minimax rate of known directions. With a_p the coefficient of the last wanted
-    direction, SGD needs a_p^(−2) d^(k−1) samples, at a step tuned to it. Kernels, smoothing and reuse have the law of
-    one direction.
+    Kernels, that of relu without biases (inf: never), layer-wise training, online SGD, SGD on the smoothed landscape,
+    batches used again (by the generative exponent k\* of the link), and the minimax rate of known directions. With a_p
+    the coefficient of the last wanted direction, SGD needs a_p^(−2) d^(k−1) samples, at a step tuned to it. Kernels,
+    smoothing and reuse have the law of one direction.
 
     Parameters
     ----------
@@ -178,5 +180,5 @@ def methods(
     problem = checked_problem(information_exponent, beta, directions, dimension, widest=1, seed=seed, fewest=1)
     require(beta > 0.5, f"Argument `beta` must be above 1/2, or the least loss is infinite, but is {beta:g}.")
     last = checked_integer(wanted, "wanted", minimum=1, maximum=problem.num_directions)
-    work = f"Six laws, and the width of {last} directions by {DRAWS} random starts: seconds."
+    work = f"Seven laws, and the width of {last} directions by {DRAWS} random starts: seconds."
     return PreparedStudy("methods", TITLE, {"wanted": last}, problem, progress, partial(_methods, wanted=last), work)

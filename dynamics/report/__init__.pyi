@@ -52,6 +52,7 @@ from .findings import renamed as renamed
 from .findings import rows_of as rows_of
 from .findings import run_findings as run_findings
 from .findings import study_findings as study_findings
+from .kernel import plot_kernel as plot_kernel
 from .laws import recovery_sentence as recovery_sentence
 from .laws import transfer_study as transfer_study
 from .mean_field import EXPONENTS as EXPONENTS

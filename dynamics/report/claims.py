@@ -297,11 +297,13 @@ def _draw_methods(dataset: xr.Dataset, axes: Array) -> None:
     left, right = axes
     names, samples = dataset["algorithm"].values.tolist(), dataset["samples_needed"].values
     places = np.arange(len(names))[::-1]
-    left.barh(places, samples, color=MEASURED, height=0.6)
-    for place, count, law in zip(places, samples, dataset["sample_law"].values.tolist(), strict=True):
-        text = re.sub(r"\^(-?[\d.]+)", r"^{\1}", law)
-        left.annotate(f"${text}$", (count, place), (4, 0), textcoords="offset points", va="center")
-    left.set(xscale="log", yticks=places, yticklabels=names, xlim=(1.0, 1e3 * samples.max()))
+    shown = np.where(np.isfinite(samples), samples, 1.0)  # no bar for a method that never learns
+    left.barh(places, shown, color=MEASURED, height=0.6)
+    for place, count, law in zip(places, shown, dataset["sample_law"].values.tolist(), strict=True):
+        typeset = re.sub(r"\^(-?[\d.]+)", r"^{\1}", law)
+        text = law if law == "never" else f"${typeset}$"
+        left.annotate(text, (count, place), (4, 0), textcoords="offset points", va="center")
+    left.set(xscale="log", yticks=places, yticklabels=names, xlim=(1.0, 1e3 * shown.max()))
     finish_panel(left, "samples", "", f"$d = {json.loads(dataset.attrs['parameters'])['problem']['dimension']}$")
     n = dataset["samples"].values
     right.loglog(n, dataset["minimax_loss"].values, "-", color=MEASURED, lw=1.6, label=r"$\sum_p \min(a_p^2, 1/n)$")

@@ -58,6 +58,7 @@ FINDINGS = {
     ),
     "inference": "dynamics.report.inference:inference_findings",
     "recovery": "dynamics.report.laws:recovery_findings",
+    **dict.fromkeys(("kernel", "kernel-estimate"), "dynamics.report.kernel:kernel_findings"),
     "tokens-closed": "dynamics.report.tokens:closed_findings",
     "sweep": "dynamics.report.sweep:sweep_findings",
 }

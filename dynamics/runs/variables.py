@@ -417,6 +417,8 @@ claim_is_slope | claim | whether the number is a slope of the curve's logarithm 
 claim_x | claim point | what the number is an exponent in | x
 claim_y | claim point | what the number is read off | y
 algorithm | algorithm | method of learning |
+kernel_samples | kernel_samples | number of samples of the kernel | n
+kernel_error | kernel_samples | mean squared error of the kernel, trained online on the sphere | E
 kernel_eigenvalue | degree | largest eigenvalue of the kernel in the degree | \lambda_l
 degree_samples | degree | samples after which half of the degree is left | n_l
 samples_to_level | loss_level | samples after which the error is this fraction of its start | n(\ell)
@@ -534,6 +536,7 @@ excess | above the best
 first_axis | first axis $x_1$
 second_axis | second axis $x_2$
 overlap_and_share | squared overlap, share of the runs
+new_error | error on new inputs $E$ | error on new inputs E
 """
 
 

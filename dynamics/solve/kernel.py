@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +19,7 @@ from dynamics.theory.kernels import (
     feature_modes,
     flow_error,
     kernel_modes,
+    kernel_weights,
     online_error,
     online_floor,
     ridge_error,
@@ -148,14 +150,13 @@ def kernel_question(
     ):  # fmt: skip
         check_choice(name, value, choices)
     problem, own_link = _problem_of(link, dimension, student, noise)
-    for name, value, taker in (
-        ("ridge", ridge, "ridge"),
-        ("learning_rate", learning_rate, "online"),
-        ("times", times, "flow"),
-    ):
+    takers: dict[str, tuple[object, str]] = {
+        "ridge": (ridge, "ridge"), "learning_rate": (learning_rate, "online"), "times": (times, "flow")
+    }  # fmt: skip
+    for name, (given, taker) in takers.items():
         require(
-            value is None or protocol == taker,
-            f"Argument `{name}` must be absent for the protocol {protocol!r}, but is {shown(value)}.",
+            given is None or protocol == taker,
+            f"Argument `{name}` must be absent for the protocol {protocol!r}, but is {shown(given)}.",
         )
     if inputs == "gaussian":
         require(width is None, f"Argument `width` must be absent for Gaussian inputs, but is {shown(width)}.")
@@ -219,8 +220,8 @@ def _problem_of(
     biases = link.student.biases if isinstance(link.student, Student) else "none"
     require(
         student is not None or biases == "none",
-        f"Argument `student` must be given for a network with {biases} biases, which are outside the kernel, but is "
-        "absent.",
+        f"Argument `problem` must have a network without biases, which are outside the kernel, but has {biases} ones; "
+        "a link that is given as student has none.",
     )
     return link, link.activation if student is None else checked_link(student, "student")
 
@@ -314,7 +315,7 @@ def predict_kernel(
         learning_rate=learning_rate, width=width, inputs=inputs, samples=samples, times=times,
     )  # fmt: skip
     curves = KernelCurves(question)
-    values, coords = curves.constants(), {"degree": np.arange(curves.last + 1)}
+    values, coords = curves.constants(), dict[str, object](degree=np.arange(curves.last + 1))
     if protocol == "flow":
         moments = curves.default_times() if question.times is None else np.array(question.times)
         counts = question.samples or ()
@@ -337,6 +338,34 @@ def predict_kernel(
         variables=kernel_variables(protocol),
     )
     return dataset.isel(samples=0) if question.is_single else dataset
+
+
+def check_kernel(problem: Problem, kernel: str) -> None:
+    """Raise ValueError unless a problem has a kernel of this name that can be trained online on the sphere."""
+    question = kernel_question(problem, kernel=kernel)
+    kernel_weights(question.link, 1.0, kernel)
+
+
+def with_kernel(answer: xr.Dataset, kernel: str) -> xr.Dataset:
+    """Return an answer with the curve of the kernel of its student beside it: online, on the sphere, with its noise.
+
+    Added are `kernel_error(kernel_samples)`, E(f − f*)², and attributes that name the kernel and its link, and hold
+    E f*² on the sphere and the samples to `LEVELS`. ValueError is raised for problems without such a kernel.
+    """
+    curve = predict_kernel(Problem.from_dataset(answer), kernel=kernel)  # type: ignore[arg-type]
+    levels = dict(zip(map(str, LEVELS), curve["samples_to_level"].values.tolist(), strict=True))
+    labels = [VARIABLES[name].labels for name in ("kernel_samples", "kernel_error")]
+    return (
+        answer.assign_coords(kernel_samples=("kernel_samples", curve["samples"].values, labels[0]))
+        .assign(kernel_error=("kernel_samples", curve["test_error"].values, labels[1]))
+        .assign_attrs(
+            kernel=kernel,
+            kernel_link=curve.attrs["kernel_link"],
+            kernel_rate=curve.attrs["learning_rate"],
+            kernel_teacher=float(curve["teacher_by_degree"].sum()),
+            kernel_levels=json.dumps({level: count if np.isfinite(count) else None for level, count in levels.items()}),
+        )
+    )
 
 
 class KernelCurves:
@@ -428,9 +457,9 @@ class KernelCurves:
         return np.concatenate([np.full(len(LEVELS), floor / self.whole), lost[self._told] / self._target[self._told]])
 
     def default_samples(self, levels: Array) -> tuple[int, ...]:
-        """Return up to 40 numbers of samples, to twice the last of `levels`, the samples to `LEVELS`, that is known."""
+        """Return up to 40 numbers of samples over five decades, to twice the last of `levels`, samples to `LEVELS`."""
         last = 2.0 * float(levels[np.isfinite(levels)].max(initial=self.question.problem.dimension))
-        return tuple(map(int, np.unique(np.round(np.geomspace(1.0, last, POINTS)))))
+        return tuple(map(int, np.unique(np.round(np.geomspace(max(1e-5 * last, 1.0), last, POINTS)))))
 
     def default_times(self) -> Array:
         """Return 40 times around 1/λ of the first and the last degree of the teacher that the kernel sees."""

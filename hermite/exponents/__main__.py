@@ -71,7 +71,8 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
         seen, seen_lines = signal(parsed.link, student, dimension, int(parsed.degrees)) if dimension else ({}, [])
     except ValueError as error:
         raise UsageError(renamed(str(error), dict.fromkeys(("x", "f", "link"), "LINK"))) from None
-    values["samples"] = {key: {"power": law.power, "logarithm": law.logarithm} for key, law in laws.items()}
+    powers = {key: law.power if math.isfinite(law.power) else None for key, law in laws.items()}
+    values["samples"] = {key: {"power": powers[key], "logarithm": law.logarithm} for key, law in laws.items()}
     lines += ["", "samples in d dimensions", *(f"  {law.algorithm:<38}{law}" for law in laws.values())]
     tell(json.dumps(values | seen) if parsed.json else "\n".join([*lines, *seen_lines]))
     return EXIT_DONE
@@ -166,7 +167,8 @@ def leaps(function: str) -> Told:
 
     information, generative = leap(function, kind="information"), leap(function, kind="generative")
     laws = sample_laws(information.leap, generative.leap)
-    del laws["smoothed"]  # known for one direction alone
+    for name in ("kernel", "relu", "smoothed"):  # known for one direction alone
+        del laws[name]
     values: dict[str, object] = {"link": function}
     lines = [f"function              {function}"]
     for result in (information, generative):

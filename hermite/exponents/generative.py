@@ -127,13 +127,15 @@ def _correlations(expansion: HermiteExpansion, degree: int) -> Array:
 
 
 class SampleLaw(NamedTuple):
-    """Samples ~ d^power, times log d where `logarithm` says so."""
+    """Samples ~ d^power, times log d where `logarithm` says so; an infinite power stands for never."""
 
     algorithm: str
     power: float
     logarithm: bool = False
 
     def __str__(self) -> str:
+        if math.isinf(self.power):
+            return "never"
         power = "d" if self.power == 1.0 else f"d^{self.power:g}"
         return f"{power} log d" if self.logarithm else power
 
@@ -142,12 +144,16 @@ def sample_laws(information: int, generative: int) -> dict[str, SampleLaw]:
     """Return the law of each algorithm from the information exponent k and the generative exponent k* of a link.
 
     Online SGD max(1, k - 1), times log d at k = 2 (2003.10409); smoothed max(1, k/2) (2305.10633); transformed labels
-    max(1, k*/2) (2403.05529).
+    max(1, k*/2) (2403.05529). A kernel of rotations, such as the tangent kernel of a wide network, k (1904.12191); that
+    of relu without biases sees no odd degree above 1.
 
     >>> {key: str(law) for key, law in sample_laws(3, 1).items()}
-    {'online': 'd^2', 'smoothed': 'd^1.5', 'transformed': 'd'}
+    {'kernel': 'd^3', 'relu': 'never', 'online': 'd^2', 'smoothed': 'd^1.5', 'transformed': 'd'}
     """
+    is_seen = information == 1 or information % 2 == 0
     return {
+        "kernel": SampleLaw("kernel", float(information)),
+        "relu": SampleLaw("kernel of relu", float(information) if is_seen else math.inf),
         "online": SampleLaw("online SGD", max(1.0, information - 1.0), information == 2),
         "smoothed": SampleLaw("SGD on the smoothed landscape", max(1.0, information / 2.0)),
         "transformed": SampleLaw("transformed labels, spectral or SGD", max(1.0, generative / 2.0)),

@@ -15,6 +15,7 @@ from dynamics.report.figures import Arguments
 from dynamics.runs.variables import axis_label
 from hermite.text.messages import refuse
 from sgd_check.verdicts.inputs import THEORY as INPUTS
+from sgd_check.verdicts.kernel import THEORY as KERNELS
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.path_tests import critical_score
 from sgd_check.verdicts.recovery import THEORY as LAW
@@ -664,10 +665,18 @@ def _draw_inputs(tree: xr.DataTree, panels: Any) -> None:
     left.set_title(f"{attrs['verdict']}: {attrs['usable_runs']} runs of each kind")
 
 
+def _draw_kernels(tree: xr.DataTree, panels: Any) -> None:
+    """Draw the errors of all draws and of theory into the first of the panels."""
+    _, simulation, prediction = compared_parts(tree)
+    report.plot_kernel(simulation, panels[0])
+    report.plot_kernel(prediction, panels[0])
+
+
 #: Theory -> function that draws a comparison on panels, inches and shape of these.
 _PANELS: dict[str, tuple[Callable[..., None], tuple[float, float], tuple[int, int]]] = {
     MEAN_FIELD: (_draw_widths, (11.0, 8.2), (2, 2)),
     LAW: (_draw_estimates, report.ONE_PANEL, (1, 1)),
+    KERNELS: (_draw_kernels, report.ONE_PANEL, (1, 1)),
     REUSED: (_draw_reused, (13.0, 4.2), (1, 3)),
     INPUTS: (_draw_inputs, (11.0, 4.2), (1, 2)),
 }

@@ -23,6 +23,7 @@ from sgd_check.report.figures import by_curves, late_quartiles
 from sgd_check.report.studies import STUDIES, plot_study
 from sgd_check.verdicts.evidence import Decision, rows_of
 from sgd_check.verdicts.inputs import THEORY as INPUTS
+from sgd_check.verdicts.kernel import THEORY as KERNELS
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.recovery import THEORY as LAW
 from sgd_check.verdicts.reused_data import THEORY as REUSED
@@ -81,7 +82,7 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
     word, reasons, rate = Decision(attrs["verdict"]), str(attrs["reasons"]), float(attrs["false_alarm_rate"])
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
     makers = {MEAN_FIELD: _mean_field_parts, LAW: _law_parts, TOKENS: _token_parts, REUSED: _reused_parts}
-    makers |= {INPUTS: _input_parts}
+    makers |= {INPUTS: _input_parts, KERNELS: _kernel_parts}
     make_parts = makers.get(theory, _time_parts)
     tables, drawings, numbers = make_parts(tree)
     verdict = f"{_VERDICTS[word].format('runs' if of_tokens else 'SGD')} {reasons}"
@@ -457,6 +458,14 @@ def _law_parts(tree: xr.DataTree) -> Parts:
     table = Table(caption="Squared overlap against its law", rows=rows, note=note, errors={"mean": "± s.e."})
     caption = f"{_ESTIMATES}, the law, and what a finite dimension is allowed."
     return [table], [Drawing(partial(figures.plot_comparison, tree), caption, caption)], values
+
+
+def _kernel_parts(tree: xr.DataTree) -> Parts:
+    """Return drawings of a comparison of drawn kernels with their theory; the evidence has its numbers."""
+    caption = "Errors of all draws, their mean, and the theory of the kernel."
+    prediction = tree["prediction"].to_dataset()
+    values = {name: prediction.attrs.get(name) for name in ("kernel", "kernel_link", "protocol", "inputs")}
+    return [], [Drawing(partial(figures.plot_comparison, tree), caption, caption)], values
 
 
 def estimate_findings(dataset: xr.Dataset) -> Findings:

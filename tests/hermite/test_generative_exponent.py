@@ -214,6 +214,8 @@ generative exponent   1, λ_1² = 0.66783
    3     1.00000    1.00000
 
 samples in d dimensions
+  kernel                                d^3
+  kernel of relu                        never
   online SGD                            d^2
   SGD on the smoothed landscape         d^1.5
   transformed labels, spectral or SGD   d
@@ -232,6 +234,9 @@ def test_json(capsys):
     assert found["lambda_squared"] == pytest.approx(0.54057, abs=1e-4)
     np.testing.assert_allclose(found["coefficient_shares"], found["label_correlations"], atol=1e-12)
     assert found["samples"]["online"] == {"power": 1.0, "logarithm": True}
+    assert found["samples"]["relu"] == {"power": 2.0, "logarithm": False}
+    assert command.main(["he3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["samples"]["relu"] == {"power": None, "logarithm": False}
 
 
 LEAPS = """\
@@ -261,17 +266,17 @@ def test_a_function_of_several_directions(capsys):
 
 
 @pytest.mark.parametrize(
-    ("exponents", "online", "smoothed", "transformed"),
+    ("exponents", "told"),
     [
-        ((1, 1), "d", "d", "d"),
-        ((2, 2), "d log d", "d", "d"),
-        ((3, 1), "d^2", "d^1.5", "d"),
-        ((4, 4), "d^3", "d^2", "d^2"),
+        ((1, 1), ["d", "d", "d", "d", "d"]),
+        ((2, 2), ["d^2", "d^2", "d log d", "d", "d"]),
+        ((3, 1), ["d^3", "never", "d^2", "d^1.5", "d"]),
+        ((4, 4), ["d^4", "d^4", "d^3", "d^2", "d^2"]),
     ],
 )
-def test_sample_laws(exponents, online, smoothed, transformed):
-    laws = sample_laws(*exponents)
-    assert [str(law) for law in laws.values()] == [online, smoothed, transformed]
+def test_sample_laws(exponents, told):
+    """Of a kernel, of that of relu, of online SGD, of the smoothed landscape, and of transformed labels."""
+    assert [str(law) for law in sample_laws(*exponents).values()] == told
 
 
 def test_a_mean_that_dwarfs_the_rest_leaves_the_shares(capsys):

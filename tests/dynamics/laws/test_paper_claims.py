@@ -79,7 +79,7 @@ def test_the_least_loss_is_the_sum_and_its_law():
 def test_methods_have_their_laws_and_widths():
     found = laws.methods(dimension=100, directions=16, wanted=4, progress=False)
     weak = Teacher.power_law(16, 1.0).coefficients[3] ** -2
-    expected = {"kernel": 1e8, "layer-wise": weak * 1e6, "online SGD": weak * 1e6, "smoothed": 1e4,
+    expected = {"kernel": 1e8, "kernel of relu": 1e8, "layer-wise": weak * 1e6, "online SGD": weak * 1e6, "smoothed": 1e4,
                 "reused batches": 100.0, "minimax": weak}  # fmt: skip
     assert found.samples_needed.to_series().to_dict() == pytest.approx(expected)
     m = int(found.neurons.sel(algorithm="layer-wise"))
