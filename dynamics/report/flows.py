@@ -76,6 +76,8 @@ NOT_DEFINED = "not defined"
 #: Values of the coordinate `degree` -> their names, and the lines of these parts of the loss.
 DEGREE_NAMES = {"0": "0", "1": "1", "2": "2", "rest": "3 and above"}
 DEGREE_LINES = {"0": ("#cc79a7", "-."), "1": ("#e69f00", "--"), "2": ("#56b4e9", "-."), "rest": (IDEAL, "--")}
+#: Colour of a kernel beside an answer.
+KERNEL = "#7f5fbf"
 #: Choices of `plot_loss` for its axis -> its name in the table of labels, and its symbol.
 AXES_OF_LOSS = {"time": ("time", "t"), "steps": ("step", "s"), "samples": ("samples", "n")}
 #: Part of the whole below which a part of a degree is empty.
@@ -93,6 +95,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
     if steps:
         counted.insert(0, f"Steps of {optimizer} at learning rate {steps[0].learning_rate:.3g}:")
     values |= {"learning_steps": [asdict(step) for step in steps]} if steps else {}
+    values |= {"kernel": beside} if (beside := kernel_rows(dataset)) else {}
     laws, rows = values["exponents"], values["directions"]
     limits = [
         f"x is of one start, whose loss falls in {len(rows)} steps, one per direction: another seed gives another x.",
@@ -114,12 +117,14 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
             *bands_in_words(dataset),
             *samples_in_words(dataset),
             *counted,
+            *kernel_in_words(dataset),
         ],
         tables=[
             _times(dataset, values),
             *degree_table(values),
             *exponent_table(laws, in_words, expected, " ".join([note, *limits])),
             *level_table(values),
+            *kernel_table(dataset),
         ],
         drawings=_drawings(dataset),
         chart=elements.history_chart(dataset, renamed(told_directions(values), FACTS)),
@@ -518,6 +523,57 @@ def samples_in_words(dataset: xr.Dataset) -> list[str]:
     return sentences
 
 
+def kernel_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """Return one row per level of the error: samples of SGD and of the kernel beside it, and how many times fewer.
+
+    Each is the number until this part of its error at the start is left: inf for never, NaN if the run ends before.
+    The list is empty if the answer has no kernel beside it, or no samples.
+    """
+    unit = samples_of_one(dataset) if "kernel_error" in dataset else None
+    if unit is None:
+        return []
+    saved = np.isfinite(dataset["loss"].values)
+    time, loss, rows = dataset["time"].values[saved], dataset["loss"].values[saved], []
+    for level, count in json.loads(dataset.attrs["kernel_levels"]).items():
+        passed = figures.first_passage(time, -loss, -float(level) * float(loss[0])) if loss.size else math.nan
+        sgd, kernel = unit[0] * passed, math.inf if count is None else float(count)
+        rows.append({"level": float(level), "sgd": sgd, "kernel": kernel, "ratio": kernel / sgd if sgd else math.nan})
+    return rows
+
+
+def kernel_table(dataset: xr.Dataset) -> list[Table]:
+    """Return the table of the samples of SGD and of the kernel beside it, if there is one."""
+    titles = {"error left": "level", "SGD": "sgd", "kernel": "kernel", "kernel / SGD": "ratio"}
+    note = (
+        "error left: part of the error at the start; samples until it is left. kernel / SGD: above 1 SGD needs fewer."
+    )
+    rows = renamed(kernel_rows(dataset), titles)
+    return [Table(caption="Samples of SGD and of a kernel", rows=rows, note=note)] if rows else []
+
+
+def kernel_in_words(dataset: xr.Dataset) -> list[str]:
+    """Return sentences on the kernel beside an answer, its inputs, and how many times fewer samples SGD needs."""
+    if "kernel_error" not in dataset:
+        return []
+    attrs, rows = dataset.attrs, kernel_rows(dataset)
+    sentences = [
+        f"Beside it the kernel '{attrs['kernel']}' of {attrs['kernel_link']}, online at learning rate "
+        f"{float(attrs['kernel_rate']):.3g}, inputs uniform on the sphere |x| = √d, where it is exact."
+    ]
+    known = [row for row in rows if not math.isnan(row["ratio"])]
+    if known:
+        row = known[-1]
+        factor, part = row["ratio"], f"Until {row['level']:g} of the error is left"
+        if math.isinf(row["kernel"]):
+            sentences.append(f"{part} SGD needs {count_text(row['sgd'])} samples; the kernel never gets there.")
+        else:
+            words = f"{factor:.3g} times fewer" if factor >= 1.0 else f"{1.0 / factor:.3g} times more"
+            sentences.append(f"{part} SGD needs {words} samples than the kernel.")
+    elif rows:
+        sentences.append("The run ends before half of its error is left, so that its samples are not compared.")
+    return sentences
+
+
 def count_text(count: float) -> str:
     """Return a number of samples with three significant digits.
 
@@ -546,7 +602,7 @@ def plot_loss(
 
     Where the answer has `degree_loss`, the parts of the loss of each Hermite degree are drawn below it. The fit is
     drawn dashed over its window only; the asymptotic exponent, where there is one, is a dotted reference line beside it
-    and never part of the fit.
+    and never part of the fit. A kernel beside the answer, of the option --kernel, is dashed.
 
     Parameters
     ----------
@@ -605,6 +661,11 @@ def plot_loss(
         colour, line = DEGREE_LINES[degree]
         part, name = np.maximum(drawn[-1], 1e-300), f"degree {row['degree']}"
         ax.loglog(time[shown], part, color=colour, ls=line, lw=1.2, label=name)
+    if "kernel_error" in dataset and (unit := samples_of_one(dataset)) is not None:
+        drawn.append(dataset["kernel_error"].values)
+        name = f"kernel '{dataset.attrs['kernel']}', on the sphere"
+        x_of_kernel = dataset["kernel_samples"].values * scale / unit[0]
+        ax.loglog(x_of_kernel, np.maximum(drawn[-1], 1e-300), color=KERNEL, ls="--", lw=1.4, label=name)
     positive = np.concatenate([curve[curve > 0] for curve in drawn])
     if positive.size:
         ax.set_ylim(max(positive.min() * 0.5, 1e-7 * positive.max()), 2.0 * positive.max())

@@ -65,6 +65,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     parts, later = {"components": rows, "directions": axes}, later_end(dataset)
     values = flows.run_values(dataset, teacher_loss=float(attrs["teacher_loss"]), leap=attrs.get("leap"), **parts)
     values |= {"scaling_notes": "", "degrees": degree_rows(dataset)}
+    values |= {"kernel": kernel} if (kernel := flows.kernel_rows(dataset)) else {}
     caption = "Components of the network over those of the teacher; dotted, the level at which they count as learned."
     plots: dict[Any, str] = {
         **({plot_components: caption} if rows else {}),
@@ -128,8 +129,9 @@ def network_findings(dataset: xr.Dataset) -> Findings:
             *flows.optimizer_in_words(dataset),
             *flows.bands_in_words(dataset),
             *flows.numerical_errors(dataset, times),
+            *flows.kernel_in_words(dataset),
         ],
-        tables=tables,
+        tables=[*tables, *flows.kernel_table(dataset)],
         drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()],
         chart=elements.history_chart(dataset, facts, history, PREDICTED_AT),
         remarks=flows.remarks(values),

@@ -102,6 +102,10 @@ STEP_DRAWS = Option(
     "step-draws", table.positive_integer, "number of runs to draw for the intervals of --learning-steps, from 39 on "
     "[as many as a minute has, 39 to 128, where leading order is not enough]", "N",
     models=(*table.HOMOGENEOUS, *CORRELATION), group="answer")  # fmt: skip
+KERNEL = Option(
+    "kernel", plain, "also draw what a kernel learns of the same teacher, the tangent kernel of a wide network with "
+    "this link or that of its features, online on the sphere; tells how many times fewer samples SGD needs", "NAME",
+    choices=("ntk", "features"), models=(*table.HOMOGENEOUS, *NETWORK), group="answer")  # fmt: skip
 #: Learning rate of SGD for an answer that has none.
 SHARE = "0.1x"
 COMMAND_OPTIONS = (
@@ -112,6 +116,7 @@ COMMAND_OPTIONS = (
     table.OVERWRITE,
     LEARNING_STEPS,
     STEP_DRAWS,
+    KERNEL,
     Option("dry-run", switch, "print the estimated memory and operations, run nothing", group="running"),
     *table.SHOWN,
 )
@@ -462,6 +467,25 @@ def _counted_directions(typed: Mapping[str, object], problem: Problem, options: 
     return () if typed["quiet"] else numbers
 
 
+def _checked_kernel(typed: Mapping[str, object], problem: Problem, options: Values) -> str | None:
+    """Return the kernel of --kernel, None without; refuse a problem without such a kernel, or without samples."""
+    name: str | None = parsing.value_of(KERNEL, typed)
+    if name is None:
+        return None
+    _require_absent(KERNEL, name, options["model"])
+    from dynamics.solve.kernel import check_kernel
+    from dynamics.theory.learning_rates import resolved_rate
+
+    check_kernel(problem, name)
+    require_usage(
+        options["method"] != "gradient-descent",
+        "Option --kernel must be absent for --method gradient-descent, which draws no samples, but is given.",
+    )
+    if options["learning_rate"] is None:
+        resolved_rate(problem, SHARE)
+    return name
+
+
 LATER = ("optimizer", "momentum", "average", "samples", "epochs", "batches_per_epoch", "reshuffle", "draws",
          "emergence_level", "layer_wise", "bands", "spectrum_from",
          *(option.key for option in table.CLASS_OPTIONS))  # fmt: skip
@@ -504,6 +528,7 @@ def _solve_problem(typed: Values, options: Values) -> int:
         output = parsing.chosen_output(typed, _stem(problem, options))
         figure = parsing.chosen_figure(typed, output)
         counted = _counted_directions(typed, problem, options)
+        kernel = _checked_kernel(typed, problem, options)
         save_at = _saved_times(answer, problem, options)
         if options["model"] in REUSED:
             expected = resolve_name("dynamics.solve.reused_data:estimate")(problem, options)
@@ -545,7 +570,8 @@ def _solve_problem(typed: Values, options: Values) -> int:
     if "checkpoint" in answer.defaults():
         arguments["checkpoint"] = file
     store_steps = partial(_with_steps, counted=counted, draws=parsing.value_of(STEP_DRAWS, typed))
-    return _finish(partial(answer.solve(), problem, **arguments), file, figure, typed, store_steps)
+    store_more = store_steps if kernel is None else partial(_with_kernel, store=store_steps, kernel=kernel)
+    return _finish(partial(answer.solve(), problem, **arguments), file, figure, typed, store_more)
 
 
 def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, object]) -> str:
@@ -639,6 +665,13 @@ def _with_steps(answer: xr.Dataset, counted: Sequence[int], draws: int | None) -
         say(f"warning: {parsing.as_typed(error)}")
         return answer
     return answer.assign_attrs(stored_steps(steps))
+
+
+def _with_kernel(answer: xr.Dataset, *, store: Callable[[xr.Dataset], xr.Dataset], kernel: str) -> xr.Dataset:
+    """Return what `store` returns, with the curve of a kernel beside it."""
+    from dynamics.solve.kernel import with_kernel
+
+    return with_kernel(store(answer), kernel)
 
 
 def _interrupted(_answer: xr.Dataset) -> Findings | None:
