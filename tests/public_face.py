@@ -35,6 +35,7 @@ COMMANDS = {
     "dynamics.solve": False,
     "dynamics.study": False,
     "dynamics.report": False,
+    "dynamics.lazy_kernel": False,
     "dynamics.laws": True,
     "dynamics.mean_field_study": True,
     "hermite.exponents": False,

@@ -10,7 +10,7 @@ import signatures
 from processes import ROOT
 
 import dynamics
-from dynamics import mean_field_study
+from dynamics import lazy_kernel, mean_field_study
 from dynamics import study as sweep_study
 from dynamics.commands.catalogue import build_parser, options_of
 from dynamics.commands.options import GROUPS, SOLVER_OPTIONS, switch
@@ -33,6 +33,7 @@ STUDIES = [
 COMMANDS = [
     pytest.param(solve.build_parser(), [], (*solve.OPTIONS, *solve.COMMAND_OPTIONS), id="solve"),
     pytest.param(run.build_parser(), ["run.nc"], run.OPTIONS, id="run"),
+    pytest.param(lazy_kernel.build_parser(), ["he4"], lazy_kernel.OPTIONS, id="kernel"),
     pytest.param(tokens_check.build_parser(), ["run.nc"], tokens_check.ALL_OPTIONS, id="check of tokens"),
     *(
         pytest.param(
@@ -51,7 +52,9 @@ COMMANDS = [
 def test_a_file_of_options_takes_every_option_as_it_is_typed(parser, arguments, options, tmp_path):
     path = tmp_path / "options.toml"
     from_file = [*arguments, "--config", str(path)]
-    flags = {flag for flag in parser.values(arguments) if flag not in ("name", "prediction", "table", "version")}
+    flags = {
+        flag for flag in parser.values(arguments) if flag not in ("name", "prediction", "table", "link", "version")
+    }
     assert {option.key for option in options} == flags
     for option in options:
         if option.name == "config":

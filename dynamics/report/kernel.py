@@ -35,7 +35,7 @@ def kernel_findings(dataset: xr.Dataset) -> Findings:
         columns = {"degree": "degree", "in teacher": "teacher_by_degree", "eigenvalue": "kernel_eigenvalue"}
         rows = rows_of(dataset, columns | {"half is left after": "degree_samples"})
         rows = [row for row in rows if row["in teacher"] > 0.0]
-        note = "half is left after: samples until half of the degree's part of E f*² is left; inf: never."
+        note = "half is left after: samples until half of the degree's part of E f*² is left."
         tables.append(Table(caption="What the kernel learns by degree", rows=rows, note=note))
         values["degrees"] = rows
     if "samples_to_level" in dataset:
@@ -72,7 +72,7 @@ def kernel_sentences(dataset: xr.Dataset) -> list[str]:
     lost = float(attrs.get("lost_error", 0.0))
     if lost > 0.0:
         whole = float(dataset["teacher_by_degree"].sum()) if "teacher_by_degree" in dataset else math.nan
-        sentences.append(f"The kernel does not see {lost:.3g} of E f*² = {whole:.4g}: this part stays for ever.")
+        sentences.append(f"The kernel does not see {lost:.3g} of E f*² = {whole:.4g}: this part is never learned.")
     return sentences
 
 

@@ -676,6 +676,8 @@ def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: M
 JUDGE = "comparison"
 #: Measured times, of which an answer's table tells unless it is asked for another.
 _TIMES = ("emergence_time", "aligned_time", "learned_time")
+#: Answer -> the variable for each value of which its table has a row, where there are no times.
+_CURVES = {"kernel": "test_error"}
 
 #: Attributes of an answer on how it was computed, which are variables of a sweep where they differ between points.
 BOOKKEEPING = {
@@ -776,7 +778,8 @@ def to_table(
 
 def _natural_rows(dataset: xr.Dataset) -> tuple[Hashable, ...]:
     """Return the dims by which a table has rows if none are asked for: those of measured times, else the commonest."""
-    measured = next((name for name in _TIMES if name in dataset), None)
+    of_answer = _CURVES.get(str(dataset.attrs.get("answer", "")))
+    measured = next((name for name in (of_answer, *_TIMES) if name in dataset), None)
     if measured is not None:
         return dataset[measured].dims
     counts = Counter(variable.dims for variable in dataset.data_vars.values() if variable.dims)

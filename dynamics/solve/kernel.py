@@ -72,7 +72,7 @@ def kernel_variables(protocol: str) -> dict[str, Variable]:
 
 @dataclass(frozen=True, slots=True)
 class KernelQuestion:
-    """What is asked of a kernel: the problem, the link of the kernel, how it is trained, and what is recorded."""
+    """A checked question: the problem, the link of the kernel, how it is trained, and the samples and times."""
 
     problem: Problem
     link: HermiteExpansion
@@ -331,7 +331,7 @@ def predict_kernel(
     dataset = make_dataset(
         values,
         problem=question.problem,
-        title=f"What the kernel '{kernel}' of {question.link.name} learns, inputs {INPUTS_IN_WORDS[inputs]}",
+        title=f"Error of the kernel '{kernel}' of {question.link.name}, inputs {INPUTS_IN_WORDS[inputs]}",
         coords={**coords, "samples": np.array(counts)},
         solver={"answer": ANSWER, **question.solver},
         attributes={"answer": ANSWER, "references": REFERENCES, **curves.attributes()},

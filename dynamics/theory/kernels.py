@@ -1,4 +1,4 @@
-r"""What a kernel learns of a teacher: its spectrum on the sphere and on Gaussian inputs, and errors by degree.
+r"""Kernels: their spectrum on the sphere and on Gaussian inputs, and their errors on a teacher by degree.
 
 On |x| = √d the kernel is K = Σ_j a_j s^j in s = x·x'/d, with a_j = c_j² for the features σ(w·x), w ~ N(0, I/d), and
 a_j = (1 + j) c_j² for the tangent kernel. Its eigenfunctions are the spherical harmonics, N_l of them in degree l:

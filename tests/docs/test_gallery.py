@@ -19,7 +19,7 @@ SCRIPTS = sorted(path.stem for path in GALLERY.glob("*.py") if path.stem not in 
 #: Scripts of a second and more with what they compile, which most of the time run what other tests test.
 LONG = {
     "both_layers", "chain_of_thought", "class_by_cross_entropy", "composition", "compute_frontier", "covariant_inputs", "digits", "emergence_staircase",
-    "induction_head",
+    "induction_head", "lazy_and_rich",
     "leap_three", "leaps", "muon", "one_direction", "optimizers", "own_activation", "phase_retrieval", "quadratic", "recall",
     "recovery_law", "relu_committee", "reused_data", "saad_solla", "selection", "smoothing", "staircase", "step_size_phases", "theory_against_sgd",
     "two_steps",

@@ -24,6 +24,7 @@ from dynamics.laws.paper import (
     VERDICTS,
     Claim,
 )
+from dynamics.report.claims import plot_claim
 from dynamics.solve.__main__ import main as solve
 from dynamics.tokens import system_of
 
@@ -93,6 +94,14 @@ def test_methods_have_their_laws_and_widths():
     assert wins[0].mean() == pytest.approx(0.95, abs=0.02)
     assert wins[1].mean() < 0.95
     assert chances.min() > 0.0
+
+
+def test_a_method_that_never_learns_has_no_bar():
+    found = laws.methods(information_exponent=3, dimension=64, directions=4, wanted=1, progress=False)
+    assert np.isinf(found.samples_needed.sel(algorithm="kernel of relu"))
+    left = plot_claim(found).axes[0]
+    assert [text.get_text() for text in left.texts][:2] == ["$d^{3}$", "never"]
+    assert np.isfinite(left.get_xlim()).all()
 
 
 @pytest.mark.parametrize(("N", "k", "score"), [(6, 4, 5.0), (6, 8, 8.0), (8, 16, 6.0)])

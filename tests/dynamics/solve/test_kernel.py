@@ -97,6 +97,7 @@ def test_files_figures_and_pages(tmp_path):
             "flow time $t$" if "time" in again.dims else "samples $n$"
         )
         json.loads(findings.as_json({}))
+        assert len(dynamics.to_table(again)) == again.test_error.size
     page = dynamics.write_report(predicted(), tmp_path / "page.html")
     assert "Kernel &#x27;ntk&#x27; of relu" in page.read_text() or "Kernel 'ntk' of relu" in page.read_text()
 
