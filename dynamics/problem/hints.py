@@ -29,6 +29,7 @@ OTHER_NAMES = {
     "seed": "random_state rng",
     "batch_size": "B batch",
     "steps": "n_steps num_steps iterations",
+    "inputs_from": "rows data X features",
 }
 _OURS = {synonym: name for name, synonyms in OTHER_NAMES.items() for synonym in synonyms.split()}
 #: Argument -> an example of it.

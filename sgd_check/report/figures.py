@@ -633,12 +633,12 @@ def _draw_inputs(tree: xr.DataTree, panels: Any) -> None:
         runs = tree[f"simulation/{name}"].to_dataset()
         time = runs["time"].values
         squares = np.max(of_sound_runs(runs, "teacher_overlap") ** 2, axis=2)  # over neurons
-        for p in range(squares.shape[2]):
-            shown = time > 0.0
+        shown = (time > 0.0) & np.isfinite(squares).any(axis=(0, 2))
+        for p in range(squares.shape[2] if shown.any() else 0):
             band = np.nanquantile(squares[:, shown, p], (0.5, 0.25, 0.75), axis=0)
             report.draw_band(left, time[shown], tuple(band), colour, lw=1.6, label=label if p == 0 else "_")
+            left.set_xscale("log")
     left.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
-    left.set_xscale("log")
     finish_panel(left, "summed_time", "squared overlap, median and quartiles")
     direction, gauss = comparison["direction"].values, comparison["predicted_emergence_time"].values
     kinds = (

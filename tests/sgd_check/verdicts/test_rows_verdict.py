@@ -162,6 +162,19 @@ def test_the_command_prints_four_lines_and_the_verdict(tmp_path, capsys):
     assert values["rows"] == "laplace inputs"
 
 
+def test_runs_that_are_cut_short_leave_their_file_and_figure(tmp_path, capsys):
+    from dynamics import load, predict_emergence
+
+    save(predict_emergence(one_direction()), tmp_path / "q.nc")
+    command = [str(tmp_path / "q.nc"), "--inputs-from", "laplace", "--learning-rate", "1e-3", "--seeds", "4"]
+    assert main([*command, "--max-runtime", "1e-6", "--no-progress"]) == 0
+    out = capsys.readouterr().out
+    assert "Unfinished" in out
+    assert "Runs stopped before both kinds of inputs had theirs." in " ".join(out.split())
+    assert list(load(tmp_path / "q-sgd.nc")["simulation"].children) == ["gaussian"]
+    assert (tmp_path / "q-sgd.png").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
