@@ -184,9 +184,9 @@ class Rows:
             options = {name: value[name] for name in ("source", "resample", "components", "placement", "seed")}
             rows = cls(**options)
             stored = rows.stored or {}
-            measures = [np.array([other.get(name, 0.0) for name in MEASURES]) for other in (stored, value)]
+            ours, theirs = (np.array([options.get(name, 0.0) for name in MEASURES]) for options in (stored, value))
             require(
-                np.allclose(*measures, rtol=SAME_MOMENTS, atol=0.0),  # sums may be rounded in another order
+                np.allclose(ours, theirs, rtol=SAME_MOMENTS, atol=0.0),  # sums may be rounded in another order
                 f"File {str(value['source'])!r} must hold the rows that the runs began with, but has changed.",
             )
             return rows
