@@ -660,8 +660,9 @@ def _draw_inputs(tree: xr.DataTree, panels: Any) -> None:
             color=colour, capsize=3, label=label,
         )  # fmt: skip
     right.set_xticks(direction[:16])
-    right.set_xlim(direction[0] - 0.5, direction[-1] + 0.5)
-    finish_panel(right, "direction", "time over that of Gaussian inputs")
+    room = 0.5 + 0.7 * direction.size  # for the legend
+    right.set_xlim(direction[0] - 0.5, direction[-1] + room)
+    finish_panel(right, "direction", "time over that of Gaussian inputs", loc="center right")
     left.set_title(f"{attrs['verdict']}: {attrs['usable_runs']} runs of each kind")
 
 
