@@ -42,6 +42,8 @@ class Curve(NamedTuple):
     loss: Array
     width: float
     dimension: float
+    #: Name of its start, which other curves may share.
+    start: str
 
 
 class Reading(NamedTuple):
@@ -192,21 +194,22 @@ def read_table(table: Any, dimension: float) -> list[Curve] | Skills:
     )
     rate = _numbers(columns, "learning_rate") if "learning_rate" in columns and "time" not in columns else None
     names = [str(name) for name in columns["curve"]] if "curve" in columns else [""] * loss.size
-    labels = list(zip(names, width.tolist(), d.tolist(), strict=True))
+    starts = [str(name) for name in columns["start"]] if "start" in columns else [""] * loss.size
+    labels = list(zip(names, width.tolist(), d.tolist(), starts, strict=True))
     keys = list(dict.fromkeys(map(str, labels)))
     place = np.array([keys.index(str(label)) for label in labels])
     curves = []
     for at in range(len(keys)):
         rows = np.flatnonzero((place == at) & np.isfinite(time) & np.isfinite(loss))
         rows = rows[np.argsort(time[rows], kind="stable")]
-        name, m, of_d = labels[np.flatnonzero(place == at)[0]]
+        name, m, of_d, start = labels[np.flatnonzero(place == at)[0]]
         name = name or str(at + 1)
         times = time[rows] if rate is None else _summed(time[rows], rate[rows])
         require(rows.size, f"Curve {name} must have finite losses at finite times, but has none.")
         least = float(loss[rows].min())
         require(least >= 0.0, f"Curve {name} must have losses of 0 or more, but its least loss is {least:g}.")
         require(times[0] >= 0.0, f"Curve {name} must have times of 0 or later, but begins at {times[0]:g}.")
-        curves.append(Curve(name, times, np.maximum(loss[rows], LEAST_LOSS * loss[rows].max()), m, of_d))
+        curves.append(Curve(name, times, np.maximum(loss[rows], LEAST_LOSS * loss[rows].max()), m, of_d, start or name))
     return curves
 
 
@@ -298,10 +301,15 @@ def _columns_of_dataset(dataset: xr.Dataset) -> dict[str, Any]:
             columns[name] = xr.DataArray(value)
     broadcast = dict(zip(columns, xr.broadcast(*columns.values()), strict=True))
     table = {name: column.values.ravel() for name, column in broadcast.items()}
-    if others:
+    # Seeds of samples share the start; those of the problem, in a sweep, are starts.
+    of_samples = ("point_seed", "seed") if dataset.attrs.get("answer") == "simulation" else ("point_seed",)
+    for name, dims in (("curve", others), ("start", [dim for dim in others if dim not in of_samples])):
         shape = broadcast["loss"]
-        labels = [xr.broadcast(dataset[dim], shape)[0].transpose(*shape.dims).values.ravel() for dim in others]
-        table["curve"] = np.array([" ".join(map(str, label)) for label in zip(*labels, strict=True)])
+        labels = [xr.broadcast(dataset[dim], shape)[0].transpose(*shape.dims).values.ravel() for dim in dims]
+        if labels:
+            table[name] = np.array([" ".join(map(str, label)) for label in zip(*labels, strict=True)])
+        elif others:
+            table[name] = np.full(shape.size, "1")
     return table
 
 

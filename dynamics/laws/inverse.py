@@ -127,10 +127,10 @@ def infer(
     Parameters
     ----------
     curves : Dataset, mapping of columns, or path of a CSV or netCDF
-        Columns `time` or `step`, and `loss`; perhaps `curve` (a name), `width`, `dimension`, and beside `step`
-        `learning_rate`, whose sum is the time. Or times of skills: `skill` and `time`, with `reached` (0: not yet by
-        that time), or with `loss` or `accuracy` of every skill at several times. Or an answer of this package with a
-        `loss`.
+        Columns `time` or `step`, and `loss`; perhaps `curve` (a name), `start` (a name that runs of one start share),
+        `width`, `dimension`, and beside `step` `learning_rate`, whose sum is the time. Or times of skills: `skill` and
+        `time`, with `reached` (0: not yet by that time), or with `loss` or `accuracy` of every skill at several times.
+        Or an answer of this package with a `loss`.
     k : int
         Information exponent, at least 3. One curve does not tell it from the unit of time.
     width_per_direction : float, optional
@@ -332,7 +332,7 @@ class PreparedInference:
             stop_if_heard()
             bar.update()
             draw = self.emulator.draw(rng)
-            time, d = self.emulator.skill_times(draw, self.sizes[0], rng)
+            time, d = self.emulator.skill_times(draw, self.sizes[0], rng, int(rng.integers(2**31)))
             chosen = np.sort(rng.permutation(time)[: skills.time.size])[:reached]
             if np.isfinite(chosen).all():
                 logs = np.log(chosen)
@@ -387,12 +387,19 @@ class PreparedInference:
 
     def sample(self, bar: Any) -> Sample:
         """Return draws, each with a curve for every one of the user."""
+        curves_of_user = [] if isinstance(self.data, Skills) else self.data
+        starts = list(dict.fromkeys(curve.start for curve in curves_of_user))
         rng, sample = np.random.default_rng(self.seed), []
         for _ in range(self.count):
             stop_if_heard()
             bar.update()
-            draw = self.emulator.draw(rng)
-            sample.append((draw, [self.emulator.curve(draw, size, rng) for size in self.sizes]))
+            draw, seeds = self.emulator.draw(rng), rng.integers(2**31, size=len(starts))
+            of_start = dict(zip(starts, seeds.tolist(), strict=True))
+            curves = [
+                self.emulator.curve(draw, size, rng, of_start[curve.start])
+                for size, curve in zip(self.sizes, curves_of_user, strict=True)
+            ]
+            sample.append((draw, curves))
         return sample
 
     def regression(self, draws: Draws) -> Regression:

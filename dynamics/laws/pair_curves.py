@@ -109,18 +109,24 @@ class PairCurves:
         step = self.largest_step * root**POWER
         return Draw(float(beta), P, ratio, float(step), float(floor), float(np.exp(rng.uniform(*np.log(NORMS)))))
 
-    def matched(self, draw: Draw, size: Size, rng: np.random.Generator) -> Start:
-        """Return a random start: coefficients, overlaps of matched neurons, and the dimension."""
+    def matched(self, draw: Draw, size: Size, rng: np.random.Generator, start: int) -> Start:
+        """Return coefficients, overlaps of matched neurons and the dimension, at the start with seed `start`.
+
+        `rng` draws what noise of SGD adds to the overlaps of one run.
+        """
+        of_start = np.random.default_rng(start)
         P, known = draw.directions, size.width > 0.0
         m = round(size.width if known else max(draw.width_per_direction * P, 1.0))
         lowest = max(DIMENSIONS[0], 2.0 * P)
-        likely = np.exp(rng.uniform(np.log(lowest), np.log(max(DIMENSIONS[1], 2.0 * lowest))))
+        likely = np.exp(of_start.uniform(np.log(lowest), np.log(max(DIMENSIONS[1], 2.0 * lowest))))
         d = float(size.dimension if size.dimension > 0.0 else likely)
         a = np.arange(1.0, P + 1.0) ** -draw.beta
         a /= np.linalg.norm(a)
         strength = draw.step * self.largest_strength(a) if draw.step else 0.0
-        normal = rng.standard_normal((m, P)) * np.sqrt(1.0 + self.spread(strength, a, m, d))
-        around = rng.chisquare(max(d - P, 1.0), size=(m, 1))
+        normal = of_start.standard_normal((m, P))
+        if strength:
+            normal += np.sqrt(self.spread(strength, a, m, d)) * rng.standard_normal((m, P))
+        around = of_start.chisquare(max(d - P, 1.0), size=(m, 1))
         C = normal / np.sqrt(np.sum(normal**2, axis=1, keepdims=True) + around)
         neuron = match_greedily(a, C, self.k)
         overlap = np.where(neuron >= 0, np.abs(C[neuron, np.arange(P)]), np.nan)
@@ -133,8 +139,6 @@ class PairCurves:
         2) a_p C^(k−2)) from the largest of m overlaps, C² = (1 + spread) 2 ln m / d.
         """
         k, spread = self.k, np.zeros_like(a)
-        if not strength:
-            return spread
         for _ in range(8):
             C = np.sqrt(np.minimum((1.0 + spread) * 2.0 * np.log(width + 1.0) / dimension, 0.5))
             time = 1.0 / (k * (k - 2) * a * C ** (k - 2))
@@ -171,9 +175,9 @@ class PairCurves:
         values = np.polynomial.hermite_e.hermeval(nodes, np.eye(self.k)[self.k - 1])
         return float(weights @ values**4 / np.sqrt(2.0 * np.pi) / math.factorial(self.k - 1) ** 2)
 
-    def curve(self, draw: Draw, size: Size, rng: np.random.Generator) -> DrawnCurve:
-        """Return the loss of one random start over that at the start."""
-        a, overlap, d, strength = self.matched(draw, size, rng)
+    def curve(self, draw: Draw, size: Size, rng: np.random.Generator, start: int) -> DrawnCurve:
+        """Return the loss of one run, over that at the start with seed `start`."""
+        a, overlap, d, strength = self.matched(draw, size, rng, start)
         is_matched = overlap > LEAST_OVERLAP
         if not is_matched.any():
             return DrawnCurve(np.array([0.0, 1.0]), np.ones(2), d)
@@ -186,9 +190,9 @@ class PairCurves:
         loss = np.clip(loss, LEAST_LOSS, 1.0)
         return DrawnCurve(np.log(t), loss / (1.0 - self.noise_ratio(strength, a, loss)), d)
 
-    def skill_times(self, draw: Draw, size: Size, rng: np.random.Generator) -> SkillTimes:
-        """Return the times at which P pairs alone are learned, inf if never, at one random start."""
-        a, overlap, d, _ = self.matched(draw, size, rng)
+    def skill_times(self, draw: Draw, size: Size, rng: np.random.Generator, start: int) -> SkillTimes:
+        """Return the times at which P pairs alone are learned, inf if never, at the start with seed `start`."""
+        a, overlap, d, _ = self.matched(draw, size, rng, start)
         is_matched, time = overlap > LEAST_OVERLAP, np.full(a.size, np.inf)
         if is_matched.any():
             xi = np.minimum(logit_of_square(overlap[is_matched]), LARGEST_LOGIT)
@@ -203,15 +207,15 @@ class RunCurves(PairCurves):
 
     learning_rate: float
 
-    def curve(self, draw: Draw, size: Size, rng: np.random.Generator) -> DrawnCurve:
-        """Return the loss of one run from a random start over that at the start."""
+    def curve(self, draw: Draw, size: Size, rng: np.random.Generator, start: int) -> DrawnCurve:
+        """Return the loss of one run of SGD over that at the start with seed `start`."""
         run = find_study(study_path(RUNS))
         problem = Problem(
             activation=f"he{self.k}",
             teacher=Teacher.power_law(draw.directions, draw.beta),
             width=round(size.width if size.width > 0.0 else max(draw.width_per_direction * draw.directions, 1.0)),
             dimension=round(size.dimension),
-            seed=int(rng.integers(2**31)),
+            seed=start,
         )
         prediction = predict(problem)
         learned, a = prediction.predicted_learned_time, problem.teacher.coefficients
@@ -220,8 +224,10 @@ class RunCurves(PairCurves):
         last = learned[order][np.flatnonzero(np.isfinite(learned[order]) & ((left < LEFT) | (left == left[-1])))[:1]]
         end = LONGER * float(last[0] if last.size else 1.0)
         first = float(np.min(prediction.predicted_emergence_time))
-        times = SaveAt.geometric(max(0.05 * first, 2.0 * self.learning_rate), end, POINTS)
-        seeds, steps = [int(rng.integers(2**31))], int(end / self.learning_rate) + 1
+        # So far from 0 that geometric times are a step apart.
+        begin = max(0.05 * first, POINTS * self.learning_rate)
+        times = SaveAt.geometric(begin, max(end, np.e * begin), POINTS)
+        seeds, steps = [int(rng.integers(2**31))], int(max(end, np.e * begin) / self.learning_rate) + 1
         answer: Any = run(
             problem, learning_rate=self.learning_rate, steps=steps, seeds=seeds, save_at=times, progress=False
         )

@@ -90,7 +90,7 @@ def test_draws_keep_what_is_known():
     assert {draw.directions for draw in free} <= set(range(8, 65))
     assert min(draw.width_per_direction for draw in free) < 1.5
     assert max(draw.step for draw in free) > 0.4
-    curve = PairCurves(4, 16, 3.0, 0.0).curve(Draw(1.0, 16, 3.0, 0.0, 0.0, 1e-4), Size(40.0, 512.0), rng)
+    curve = PairCurves(4, 16, 3.0, 0.0).curve(Draw(1.0, 16, 3.0, 0.0, 0.0, 1e-4), Size(40.0, 512.0), rng, 7)
     assert curve.dimension == 512.0
     assert curve.loss[0] == pytest.approx(1.0, abs=1e-3)
     assert curve.loss[-1] < LEVELS[-1]
@@ -98,10 +98,10 @@ def test_draws_keep_what_is_known():
 
 def test_a_draw_by_runs_is_a_run_of_sgd():
     curves = RunCurves(3, 3, 2.0, 0.0, 1e-3)
-    curve = curves.curve(Draw(1.0, 3, 2.0, 0.0, 0.0, 1e-4), Size(np.nan, 24.0), np.random.default_rng(1))
+    curve = curves.curve(Draw(1.0, 3, 2.0, 0.0, 0.0, 1e-4), Size(np.nan, 24.0), np.random.default_rng(1), 3)
     assert curve.loss[0] == pytest.approx(1.0, abs=0.01)
     assert curve.loss[-1] < 0.5
-    assert np.exp(curve.log_time[0]) >= 1e-3 * (1.0 - 1e-9)
+    assert np.exp(curve.log_time[0]) >= 0.199
 
 
 # --- what is read -----------------------------------------------------------------------------------------------------
@@ -136,6 +136,11 @@ def test_curves_are_told_apart_by_name_and_size():
     curves = read_table(simulated, np.nan)
     assert [curve.name for curve in curves] == ["3", "4"]
     assert {(curve.width, curve.dimension) for curve in curves} == {(48.0, 256.0)}
+    assert [curve.start for curve in curves] == ["3", "4"]
+    simulated.attrs["answer"] = "simulation"
+    assert [curve.start for curve in read_table(simulated, np.nan)] == ["1", "1"]
+    named = table(answer, start=1) | {"curve": np.repeat(["a", "b"], 30)}
+    assert [(curve.name, curve.start) for curve in read_table(named, np.nan)] == [("a", "1"), ("b", "1")]
 
 
 def test_skills_count_until_the_first_that_is_not_learned_ends():
@@ -191,7 +196,7 @@ def test_curves_at_two_dimensions_tell_k():
 @pytest.mark.thorough
 def test_skills_tell_beta_with_and_without_those_not_learned():
     draw, rng = Draw(1.1, 20, 3.0, 0.0, 0.0, 1e-4), np.random.default_rng(5)
-    times = PairCurves(4, 20, 3.0, 0.0).skill_times(draw, UNKNOWN, rng).time
+    times = PairCurves(4, 20, 3.0, 0.0).skill_times(draw, UNKNOWN, rng, 9).time
     names = [str(p) for p in range(20)]
     many = {"draws": 1500, "progress": False}
     whole = infer({"skill": names, "time": times}, k=4, **many)
