@@ -5,7 +5,8 @@ Curves are of matched pairs, of coupled flows and of projected SGD at shares of 
 that hold β, bias and root mean square of its error, and the median absolute error of the plain slope: L ∝ t^(−x)
 between 0.5 and 0.05 of the plateau, β = 1/(2 − x), infinite from x = 2 on. The kinds with `excess` "none" on SGD show
 what happens if its excess loss is left out. The steps 0.15 and 0.45 of the limit, and k = 4, were looked at by this
-study alone: the widening of intervals was chosen on 0.05 and 0.3 of the limit.
+study alone: the widening of intervals was chosen on 0.05 and 0.3 of the limit. With `excess` "runs" the step is that
+share at β = 1, and known, as is d.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from tqdm import tqdm
 
 import dynamics
-from dynamics.laws.inverse import infer
+from dynamics.laws.inverse import RUNS, infer
 from dynamics.laws.regression import Regression
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ KINDS = [
     Kind("flow", 4, 32, 0.0, "free", 200),
     Kind("sgd", 3, 8, 0.3, "none", 100),
     Kind("sgd", 4, 8, 0.3, "free", 60),
+    Kind("sgd", 3, 8, 0.3, "runs", 60),
 ]
 
 
@@ -87,7 +89,7 @@ def curve(kind: Kind, index: int) -> tuple[float, Array, Array]:
     if by_sgd:
         from sgd_check.simulations.simulation import simulate
 
-        eta = kind.share * dynamics.learning_rate_limit(problem)
+        eta = learning_rate(kind, beta)
         answer = simulate(
             problem, learning_rate=eta, steps=int(end / eta) + 1, seeds=[int(rng.integers(2**31))], engine="projected",
             save_at=dynamics.SaveAt.geometric(max(first, 2.0 * eta), end, 160), progress=False,
@@ -102,9 +104,18 @@ def curve(kind: Kind, index: int) -> tuple[float, Array, Array]:
     return beta, answer["time"].values, answer["loss"].values
 
 
+def learning_rate(kind: Kind, beta: float) -> float:
+    """Return the step: a share of the limit of the problem, or of that at β = 1 where draws are runs."""
+    teacher = dynamics.Teacher.power_law(kind.directions, 1.0 if kind.excess == "runs" else beta)
+    width, link = 3 * kind.directions, f"he{kind.k}"
+    problem = dynamics.Problem(activation=link, teacher=teacher, width=width, dimension=DIMENSION_OF_SGD)
+    return kind.share * dynamics.learning_rate_limit(problem)
+
+
 def stored_curve(kind: Kind, index: int, folder: Path | None) -> tuple[float, Array, Array]:
     """Return a curve, from a file in the folder if there is one, where it is kept otherwise."""
-    name = f"{kind.source}-k{kind.k}-P{kind.directions}-{kind.share:g}.jsonl"
+    step = "-one-step" if kind.excess == "runs" else ""
+    name = f"{kind.source}-k{kind.k}-P{kind.directions}-{kind.share:g}{step}.jsonl"
     path = None if folder is None else folder / name
     lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
     if index < len(lines):
@@ -129,14 +140,17 @@ def measure(kind: Kind, folder: Path | None) -> tuple[dict[str, object], list[li
     """Return the numbers of a kind, and β, error, half-width, unit's cover and slope's error of every curve."""
     sample, rows, refused, began = None, [], 0, clock.perf_counter()
     learned: dict[int, Regression] = {}
+    given: dict[str, object] = {"draws": DRAWS}
+    if kind.excess == "runs":
+        given = {"draws": RUNS, "dimension": DIMENSION_OF_SGD, "learning_rate": learning_rate(kind, 1.0)}
     for index in tqdm(range(kind.count), desc=kind.name, mininterval=20.0):
         beta, times, losses = stored_curve(kind, index, folder)
         kept = (times > 0.0) & np.isfinite(losses) & (losses > 0.0)
         table = {"time": times[kept], "loss": losses[kept]}
         try:
             study = infer.prepare(
-                table, k=kind.k, directions=kind.directions, width_per_direction=3.0, excess=kind.excess, draws=DRAWS,
-                progress=False,
+                table, k=kind.k, directions=kind.directions, width_per_direction=3.0, excess=kind.excess,
+                progress=False, **given,
             )  # fmt: skip
         except ValueError:
             refused += 1

@@ -57,7 +57,7 @@ FALLEN, FIRST_PART, FORECAST_END = 0.98, 2.0 / 3.0, 0.02
 MOST_CURVES, FEWEST_SKILLS, UNLIKE = 24, 4, 0.01
 #: Steps over their limit that divide draws into strata, which the intervals cover each; factor that widens them.
 STRATA, WIDENING = (0.03, 0.2), 1.3
-#: What is inferred, and the range of each.
+#: Quantities that are inferred, and the range of each.
 BOUNDS = {
     "beta": BETAS,
     "directions": (1.0, np.inf),
@@ -241,7 +241,7 @@ def infer(
 
 
 class Curves(NamedTuple):
-    """Number of curves, or of skills: what an inference answers, in the place of a problem."""
+    """Number of curves, or of skills, that stands for the problem in files."""
 
     number: int
 

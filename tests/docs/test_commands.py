@@ -48,6 +48,11 @@ CLAIMS = {
     "python -m dynamics.report run.nc": ["run.html"],
     "python -m dynamics.study widths.toml": ["widths.nc"],
 }  # fmt: skip
+#: Tables of a reader: losses over width and samples, and one that falls in steps of a_p ∝ 1/p.
+SIZES = [(m, n) for m in (8, 16, 32, 64) for n in (1e3, 1e4, 1e5)]
+SURFACE = "width,samples,loss\n" + "".join(f"{m},{n},{0.1 + 2 / m + 30 / n**0.5}\n" for m, n in SIZES)
+LEFT = [(t, sum(p**-2 for p in range(1, 17) if 10 * p > t)) for t in (1.2**i for i in range(40))]
+CURVE = "time,loss\n" + "".join(f"{t},{loss / LEFT[0][1] + 0.01 / t}\n" for t, loss in LEFT)
 #: Files that a page takes from another one.
 BORROWED = {"report": {"run.nc": "small.nc", "check.nc": "small-sgd.nc"}}
 
@@ -107,6 +112,10 @@ def run_all(page, folder):
         if kind == "toml" and 'path = "widths.nc"' in text:
             (folder / "widths.toml").write_text(text, encoding="utf-8")
     (folder / "weights.csv").write_text("0.8\n0.6\n", encoding="utf-8")
+    (folder / "runs.csv").write_text(CURVE if page == "inverse" else SURFACE, encoding="utf-8")
+    (folder / "skills.csv").write_text(
+        "skill,time\n" + "".join(f"s{p},{p**1.2}\n" for p in range(1, 9)), encoding="utf-8"
+    )
     told = {}
     for command in filter(is_whole, fenced(page)):
         words = [*shlex.split(command)[1:], *(["--dry-run"] if command in LONG else [])]

@@ -22,7 +22,7 @@ LONG = {
     "induction_head", "lazy_and_rich",
     "leap_three", "leaps", "muon", "one_direction", "optimizers", "own_activation", "phase_retrieval", "quadratic", "recall",
     "recovery_law", "relu_committee", "reused_data", "saad_solla", "selection", "smoothing", "staircase", "step_size_phases", "theory_against_sgd",
-    "two_steps",
+    "two_steps", "whose_exponent",
 }  # fmt: skip
 #: Pixels that are averaged, and the least correlation of what is left with the committed picture.
 BLOCK, LIKENESS = 8, 0.9
