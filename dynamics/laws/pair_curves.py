@@ -226,8 +226,8 @@ class RunCurves(PairCurves):
         first = float(np.min(prediction.predicted_emergence_time))
         # So far from 0 that geometric times are a step apart.
         begin = max(0.05 * first, POINTS * self.learning_rate)
-        times = SaveAt.geometric(begin, max(end, np.e * begin), POINTS)
-        seeds, steps = [int(rng.integers(2**31))], int(max(end, np.e * begin) / self.learning_rate) + 1
+        times = SaveAt.geometric(begin, max(end, math.e * begin), POINTS)
+        seeds, steps = [int(rng.integers(2**31))], int(max(end, math.e * begin) / self.learning_rate) + 1
         answer: Any = run(
             problem, learning_rate=self.learning_rate, steps=steps, seeds=seeds, save_at=times, progress=False
         )
