@@ -32,7 +32,8 @@
   }
 
   function address(values) {
-    return [...CONTROLS.map(({ key }) => key), "seed"].map((key) => `${key}=${values[key]}`).join("&");
+    const text = (x) => (x > 0 && x < 0.001 ? x.toExponential() : String(x));
+    return [...CONTROLS.map(({ key }) => key), "seed"].map((key) => `${key}=${text(values[key])}`).join("&");
   }
 
   // --- words and numbers --------------------------------------------------------------------------------------------
@@ -239,7 +240,10 @@
   });
   root.addEventListener("click", ({ target }) => {
     if (target.dataset.does === "command") copy(PairEquation.command(state), "command");
-    if (target.dataset.does === "link") copy(`${location.href.split("#")[0]}#${address(state)}`, "link");
+    if (target.dataset.does === "link") {
+      history.replaceState(null, "", `#${address(state)}`);
+      copy(location.href, "link");
+    }
     if (target.dataset.does === "reset") update({ ...Object.fromEntries(CONTROLS.map(({ key, usual }) => [key, usual])), seed: 0 });
   });
   // Anchors of the page itself, which hold no state, leave the sliders as they are.

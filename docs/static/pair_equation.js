@@ -226,15 +226,18 @@ const PairEquation = (() => {
       this.origin = this.primitive(0);
     }
 
-    /** Return dtau/dxi = C^(2-k) / (2 k). */
-    pace(xi) {
-      return Math.exp(0.5 * (this.k - 2) * Math.log1p(Math.exp(-xi))) / (2 * this.k);
+    /** Return dtau/dxi = C^(2-k) / (2 k); e is e^xi. */
+    pace(e) {
+      const inverse = 1 + 1 / e;
+      let power = this.k % 2 ? Math.sqrt(inverse) : 1;
+      for (let j = this.k - 2; j > 1; j -= 2) power *= inverse;
+      return power / (2 * this.k);
     }
 
     primitive(xi) {
       const isEven = this.k % 2 === 0, inverse = 1 + Math.exp(-xi);
-      let sum = isEven ? 0.5 * xi : Math.asinh(Math.exp(0.5 * xi));
-      for (let j = isEven ? 2 : 1; j <= this.k - 2; j += 2) sum -= inverse ** (0.5 * j) / j;
+      let sum = isEven ? 0.5 * xi : Math.asinh(Math.exp(0.5 * xi)), power = isEven ? inverse : Math.sqrt(inverse);
+      for (let j = isEven ? 2 : 1; j <= this.k - 2; j += 2, power *= inverse) sum -= power / j;
       return sum;
     }
 
@@ -258,8 +261,8 @@ const PairEquation = (() => {
     quadrature(from, width) {
       let sum = 0;
       for (let i = 0; i < 6; i++) {
-        const xi = from + width * NODES[i];
-        sum += WEIGHTS[i] * this.pace(xi) * Math.expm1((2 / this.k) * Math.log1p(Math.exp(xi)));
+        const e = Math.exp(from + width * NODES[i]);
+        sum += WEIGHTS[i] * this.pace(e) * Math.expm1((2 / this.k) * Math.log1p(e));
       }
       return sum * width;
     }
@@ -274,9 +277,9 @@ const PairEquation = (() => {
     logitAt(remaining, guess) {
       let xi = guess;
       for (let i = 0; i < 200; i++) {
-        const move = (this.remaining(xi) - remaining) / this.pace(xi);
+        const move = (this.remaining(xi) - remaining) / this.pace(Math.exp(xi));
         xi += Math.min(Math.max(move, -2), 2);
-        if (Math.abs(move) < 1e-13 * Math.max(1, Math.abs(xi))) break;
+        if (Math.abs(move) < 1e-8) break; // convergence is quadratic
       }
       return xi;
     }

@@ -188,6 +188,9 @@ document.getElementById("page").onload = event => {
   view.location.hash = "k=5&P=x&seed=-3";
   view.dispatchEvent(new view.HashChangeEvent("hashchange"));
   look("visited");
+  view.location.hash = "where-it-holds";
+  view.dispatchEvent(new view.HashChangeEvent("hashchange"));
+  look("anchor");
   const inputs = [...panel.querySelectorAll("input, textarea")];
   seen.unnamed = inputs.filter(input => !input.labels.length).length + panel.querySelectorAll("svg:not([aria-label])").length;
   seen.unreached = [...inputs, ...panel.querySelectorAll("button, summary")].filter(item => item.tabIndex < 0).length;
@@ -197,28 +200,43 @@ document.getElementById("page").onload = event => {
     return [[of(panel.querySelector("svg text")).fill, of(page.body).backgroundColor], [field.color, field.backgroundColor]];
   });
   seen.loaded = view.performance.getEntriesByType("resource").map(entry => new URL(entry.name).host);
-  const median = () => {
-    const times = Array.from({length: 20}, (_, i) => {
-      const begin = performance.now();
-      move("beta", i %% 2 ? 1 : -1);
-      return performance.now() - begin;
-    });
-    return times.sort((x, y) => x - y)[10];
-  };
-  page.querySelector("[data-does=reset]").click();
-  look("reset");
-  seen.usual = median();
-  move("P", 99); move("m", 99); move("d", 99);
-  look("largest");
-  seen.most = median();
-  const seeds = Array.from({length: 20}, (_, i) => {
-    const begin = performance.now(), input = page.getElementById("explorer-seed");
+  const reseed = i => {
+    const input = page.getElementById("explorer-seed");
     input.value = i;
     input.dispatchEvent(new view.Event("change", {bubbles: true}));
+    panel.querySelector("svg").getBoundingClientRect();
+  };
+  // The least of three medians of 20: other work of the machine slows any of them.
+  const median = change => Math.min(...[0, 20, 40].map(first => Array.from({length: 20}, (_, i) => {
+    const begin = performance.now();
+    change(first + i);
     return performance.now() - begin;
-  });
-  seen.seeds = seeds.sort((x, y) => x - y)[10];
+  }).sort((x, y) => x - y)[10]));
+  const slide = i => move("beta", i %% 2 ? 1 : -1);
+  page.querySelector("[data-does=reset]").click();
+  look("reset");
+  seen.usual = median(slide);
+  move("P", 99); move("m", 99); move("d", 99);
+  look("largest");
+  seen.most = median(slide);
+  seen.seeds = median(reseed);
   document.getElementById("found").textContent = JSON.stringify(seen);
+};
+</script>
+"""
+
+
+#: Presses a button, and writes what the page says of it and which part of the command is then selected.
+PRESSER = """<iframe id="page" src="explorer.html" style="width:1280px;height:3000px"></iframe><pre id="found">none</pre><script>
+document.getElementById("page").onload = event => {
+  const view = event.target.contentWindow, page = view.document, command = page.getElementById("explorer-command");
+  page.querySelector("[data-does=%s]").click();
+  setTimeout(() => {
+    const seen = {told: page.querySelector(".told").textContent, command: command.value,
+      address: view.location.hash};
+    seen.selected = command.value.slice(command.selectionStart, command.selectionEnd);
+    document.getElementById("found").textContent = JSON.stringify(seen);
+  }, 500);
 };
 </script>
 """
@@ -244,6 +262,16 @@ def site(tmp_path_factory):
         thread.join()
 
 
+def seen_by(page, text, site, tmp_path, *options):
+    """Return what the script of a page of this text has written, shown by a browser with these options."""
+    folder, address = site
+    (folder / f"{page}.html").write_text(text, encoding="utf-8")
+    command = [CHROMIUM, *QUIET, *options, f"--user-data-dir={tmp_path}", "--dump-dom", f"{address}/{page}.html"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "CONSOLE" not in done.stderr
+    return json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)[1]))
+
+
 def contrast(*colours):
     """Return the ratio of contrast of two colours "rgb(r, g, b)", as the guidelines of web accessibility define it."""
     shares = np.array([[int(part) for part in re.findall(r"\d+", colour)[:3]] for colour in colours]) / 255.0
@@ -257,14 +285,9 @@ def contrast(*colours):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_reader_moves_the_sliders(width, site, tmp_path):
-    folder, address = site
     state = {"k": 4, "beta": 1.5, "P": 12, "m": 32, "d": 1024, "eta": 1e-6, "seed": 3}
     text = "&".join(f"{key}={value}" for key, value in state.items())
-    (folder / f"reader-{width}.html").write_text(READER % {"address": text, "width": width}, encoding="utf-8")
-    command = [CHROMIUM, *QUIET, f"--user-data-dir={tmp_path}", "--dump-dom", f"{address}/reader-{width}.html"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert "CONSOLE" not in done.stderr
-    seen = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)[1]))
+    seen = seen_by(f"reader-{width}", READER % {"address": text, "width": width}, site, tmp_path)
     moved = state | {"k": 3, "eta": 2e-6}
     for name, wanted in {"first": state, "moved": moved, "reset": USUAL | {"eta": 2e-6}}.items():
         given = dict(part.split("=") for part in seen[name]["address"].lstrip("#").split("&"))
@@ -291,11 +314,29 @@ def test_a_reader_moves_the_sliders(width, site, tmp_path):
         assert seen[name]["overflow"] <= 0
     # What is absent or no number in an address has its usual value.
     assert "--k 5 --beta 1 --directions 16 --width 48 --dimension 256 --seed 0 " in seen["visited"]["command"]
+    assert seen["anchor"]["command"] == seen["visited"]["command"]
     assert seen["unnamed"] == seen["unreached"] == 0
     light, dark = seen["colours"]
     assert [contrast(*pair) >= 4.5 for pair in (*light, *dark)] == [True] * 4
     assert light != dark
-    assert set(seen["loaded"]) == {address.removeprefix("http://")}
+    assert set(seen["loaded"]) == {site[1].removeprefix("http://")}
     assert seen["largest"]["rows"] == 128
     assert max(seen["usual"], seen["most"], seen["seeds"]) < 100.0, seen
     print({name: seen[name] for name in ("usual", "most", "seeds")})
+
+
+@in_browser
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("button", ["command", "link"])
+def test_copying_says_what_it_did(button, site, tmp_path):
+    """Browsers may refuse a page the clipboard: then the command is selected, and the address holds the state."""
+    seen = seen_by(button, PRESSER % button, site, tmp_path, "--virtual-time-budget=5000")
+    assert seen["address"] == ("#k=4&beta=1&P=16&m=48&d=256&eta=2e-6&seed=0" if button == "link" else "")
+    if seen["told"] != f"The {button} is copied.":
+        refused = {
+            "command": "The command is selected: press Ctrl+C.",
+            "link": "Copy the address of this page: it holds the state.",
+        }
+        assert seen["told"] == refused[button]
+        assert seen["selected"] == (seen["command"] if button == "command" else "")
