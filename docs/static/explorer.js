@@ -4,7 +4,7 @@
 (() => {
   const range = (first, last, step = 1) =>
     Array.from({ length: Math.round((last - first) / step) + 1 }, (_, i) => Number((first + step * i).toFixed(6)));
-  const COUNTS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
+  const COUNTS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384];
   const RATES = range(-9, -2).flatMap((power) => [1, 2, 5].map((digit) => Number(`${digit}e${power}`)));
   const CONTROLS = [
     { key: "k", label: "information exponent k", choices: range(3, 8), usual: 4 },

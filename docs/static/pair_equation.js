@@ -97,10 +97,14 @@ const PairEquation = (() => {
       this.step();
       const s = this.state;
       let high = ((s[7] ^ s[3]) << 16) | (s[6] ^ s[2]), low = ((s[5] ^ s[1]) << 16) | (s[4] ^ s[0]);
-      let turn = s[7] >>> 10;
-      if (turn >= 32) [high, low, turn] = [low, high, turn - 32];
-      this.high = turn ? (high >>> turn) | (low << (32 - turn)) : high;
-      this.low = turn ? (low >>> turn) | (high << (32 - turn)) : low;
+      const turn = s[7] >>> 10, swapped = high;
+      if (turn >= 32) {
+        high = low;
+        low = swapped;
+      }
+      // Shifts count modulo 32.
+      this.high = turn % 32 ? (high >>> turn) | (low << (32 - turn)) : high;
+      this.low = turn % 32 ? (low >>> turn) | (high << (32 - turn)) : low;
     }
 
     uniform() {
