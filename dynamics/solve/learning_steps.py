@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,10 +12,21 @@ import numpy as np
 from dynamics import theory
 from dynamics.draws import DRAWN_SEED, RunPlan, drawn_times, exchanged_times
 from dynamics.draws.sgd_runs import FEWEST_DRAWS, MOST_DRAWS
-from dynamics.problem import Problem, check_choice, checked_integer, decouples, is_correlation, is_homogeneous
+from dynamics.problem import (
+    Problem,
+    check_choice,
+    checked_integer,
+    decouples,
+    is_correlation,
+    is_homogeneous,
+    is_spherical,
+)
 from dynamics.problem.checks import is_same, require
 from dynamics.problem.optimizers import SGD, Optimizer, ZerothOrder, checked_optimizer
+from dynamics.theory.correlation import learned_level
+from dynamics.theory.first_passage import LARGEST_NORM, Chain, FirstPassage, norm_at_arrival, passage
 from dynamics.theory.learning_rates import resolved_rate
+from dynamics.theory.step_noise import EscapeBias, LearningPair
 from hermite.text.formulas import clean, table_of_pairs
 from hermite.text.messages import refuse, rounded, with_error
 
@@ -28,6 +39,8 @@ if TYPE_CHECKING:
 _LARGEST_SCATTER = 0.18
 #: Standard deviations of a normal law on either side that hold 95 % of it.
 _WIDTH_95, _TAIL = 1.959963984540054, 0.025
+#: Equally likely arrivals and lags of which the times of learning are sums.
+ARRIVALS, LAGS = 2000, 41
 #: Seed of the scatter that learned times have and emergence times have not.
 DRAW_SEED = 1
 #: Attribute of an answer with the steps that `--learning-steps` asked for, as JSON.
@@ -46,9 +59,9 @@ class LearningSteps:
     >>> start = ([[0.5]], [[1.0]], [1e-4])
     >>> teacher = dynamics.Teacher([1.0])
     >>> problem = dynamics.Problem(activation="he4", teacher=teacher, width=1, dimension=64, initial_overlaps=start)
-    >>> found = learning_steps(dynamics.predict_emergence(problem), direction=1, learning_rate=5e-6)
+    >>> found = learning_steps(dynamics.predict_emergence(problem), direction=1, learning_rate=2e-5, batch_size=4)
     >>> print(found)
-    direction 1, emergence: 80000 ± 11000 steps (95 % of runs: 61000 to 103000), 80000 ± 11000 samples
+    direction 1, emergence: 19900 ± 2700 steps (95 % of runs: 15200 to 25700), 80000 ± 11000 samples
     >>> found.event, round(found.time, 4)
     ('emergence', 0.3873)
     """
@@ -154,10 +167,12 @@ def learning_steps(
     φ the relative delay and s the relative scatter of `dynamics.theory.escape_bias` at the rate η/B for an emergence,
     of `dynamics.theory.learned_bias` for the time at which the direction is learned.
 
-    This holds up to s = 0.18. Above it, and at k ≤ 2 where directions do not decouple, runs with the mean motion and
-    the noise of SGD are drawn (`dynamics.draws.drawn_times`, a fixed seed), and times are T times those of the runs
-    over that of a run without noise: 128 runs, or 79 or 39 if more take over a minute. The interval leaves out a
-    fortieth of them on either side, of 39 runs none.
+    This holds up to s = 0.18. Above it, and for one neuron and one direction, times of emergence have the exact law of
+    the steps (`first_passage`), to which the labels of other directions are noise; a learned time is later by a normal
+    time at leading order. Where noise may exchange neurons, and at k ≤ 2 where directions do not decouple, runs with
+    the mean motion and the noise of SGD are drawn (`dynamics.draws.drawn_times`, a fixed seed), and times are T times
+    those of the runs over that of a run without noise: 128 runs, or 79 or 39 if more take over a minute. The interval
+    leaves out a fortieth of them on either side, of 39 runs none.
 
     Parameters
     ----------
@@ -197,7 +212,9 @@ def learning_steps(
     (`dynamics.theory.rivals_of_pairs`), the interval is widened to the times of a greedy matching of pairs whose times
     scatter, unless over a thousand pairs compete; `notes` says which. Neurons that share the weight of a direction are
     not modelled. Delay and scatter are known for matched pairs (homogeneous student, k ≥ 3, c_0 = 0, orthonormal
-    teacher; of the learned time on isotropic inputs) and for one neuron under the objective "correlation".
+    teacher; of the learned time on isotropic inputs) and for one neuron under the objective "correlation". The exact
+    law is of single samples; a batch counts as B steps at η/B on one sample each, and a homogeneous neuron must keep a
+    squared norm of at most a twentieth of a_p until it emerges.
 
     Runs are drawn for the homogeneous student on isotropic inputs with any teacher, below the limit of stability: some
     seconds up to 16 neurons. A run without the event by eight times T, at k ≥ 3 by 40 times, counts as later than all
@@ -353,6 +370,11 @@ def _times(
     """
     if not _is_known(problem, size, chosen):
         return _unknown(time, f"how the noise of {chosen} scatters times is unknown")
+    has_leading_order = size > 1 and decouples(problem) and problem.activation.coefficients[0] == 0.0
+    if draws is None and isinstance(chosen, SGD) and is_alone(problem) and not has_leading_order:
+        times = _of_one_neuron(problem, event, rate, size, time)
+        if times is not None:
+            return times
     if draws is None and not is_drawn(problem):
         directions = chosen.directions if isinstance(chosen, ZerothOrder) else None
         return _of_pair(problem, place, event, rate, size, time, directions, stepped=stepped)
@@ -380,6 +402,89 @@ def can_be_drawn(problem: Problem) -> bool:
 def is_drawn(problem: Problem) -> bool:
     """Return whether times of a problem are always taken from drawn runs: it can be drawn, and k ≤ 2."""
     return can_be_drawn(problem) and not decouples(problem)
+
+
+def is_alone(problem: Problem) -> bool:
+    """Return whether a problem has one neuron and one direction of which the exact law of steps is known."""
+    known = is_homogeneous(problem) or is_spherical(problem)
+    single = problem.width == 1 and problem.num_directions == 1
+    return known and single and problem.inputs is None and problem.dimension >= 2
+
+
+def _of_one_neuron(problem: Problem, event: str, rate: float, size: int, time: float) -> _Times | None:
+    """Return the times of an event by the exact law of the steps of one neuron, or None where it does not hold.
+
+    `event` is "emergence" or "learned", `rate` η, `size` the samples per step and `time` that of the answer, NaN for
+    none. The law does not hold where the norm of a homogeneous neuron is not negligible until the emergence.
+    """
+    if math.isnan(time):
+        return None
+    level, lag = problem.emergence_level, (0.0, 0.0)
+    if event == "learned" and is_spherical(problem):
+        level = learned_level(problem) ** 2
+        if not level < 1.0:
+            return None
+    overlaps, a = problem.start().teacher_overlap[0], float(problem.teacher.coefficients[0])
+    law = passage(Chain(problem, a, problem.label_noise), rate / size, level, overlaps)
+    norm = norm_at_arrival(problem, law.log_growth)
+    if norm > LARGEST_NORM * a:
+        return None
+    above = _above_limit(problem, rate, size)
+    notes = () if above is None else (above,)
+    if event == "learned" and not is_spherical(problem):
+        lag = _lag(problem, 0, rate / size, theory.predict(problem), norm)
+        if notes or not math.isfinite(lag[0]):
+            unknown = _unknown(time, "what the size of a step adds is unknown")
+            return unknown._replace(notes=(*notes, *unknown.notes))
+    exact = "the interval is that of the exact law of steps"
+    taken = f"{exact}, of a batch as {size} steps on one sample each" if size > 1 else exact
+    return _of_law(law, lag, rate / size, time, (*notes, taken))
+
+
+def _lag(
+    problem: Problem, place: int, rate: float, pairs: theory.EmergencePrediction, squared_norm: float
+) -> tuple[float, float]:
+    """Return mean and deviation of the flow time from the emergence of a direction until it is learned.
+
+    `place` is the index of the direction, `rate` η/B, `pairs` the matched pairs and `squared_norm` that of the neuron
+    at the emergence. From there on the noise is small: they are those of `LearningPair`, at leading order. The mean is
+    inf or NaN where the direction is never learned.
+    """
+    emergence, learned = float(pairs.predicted_emergence_time[place]), float(pairs.predicted_learned_time[place])
+    if not math.isfinite(learned - emergence):
+        return math.nan, math.nan
+    overlaps, norms = pairs.learning_overlap.copy(), pairs.learning_squared_norm.copy()
+    overlaps[place] = math.copysign(math.sqrt(problem.emergence_level), overlaps[place])
+    norms[place] = squared_norm
+    # Of the other directions some are learned already.
+    times = np.maximum(pairs.predicted_learned_time - emergence, 0.0)
+    late = replace(pairs, learning_overlap=overlaps, learning_squared_norm=norms, predicted_learned_time=times)
+    return LearningPair(problem, late, place).passage(rate, learned - emergence)
+
+
+def _of_law(
+    law: FirstPassage, lag: tuple[float, float], per_step: float, time: float, notes: tuple[str, ...]
+) -> _Times:
+    """Return the times of an event that comes a normal time after the arrival of a law of steps.
+
+    `lag` has mean and deviation of that time, 0 for the arrival itself; `per_step` is the flow time of a step of the
+    law, and `time` that of the answer.
+    """
+    if math.isinf(law.mean_steps):
+        note = "the noise of the steps traps the neuron: take a smaller learning rate"
+        return _Times(math.inf, math.inf, math.nan, (math.nan, math.nan), (note,))
+    sides = ((_TAIL, -1.0), (1.0 - _TAIL, 1.0))
+    ends = [law.steps_quantile(share) + side * law.quantile_error(share) for share, side in sides]
+    low, high = (max(end, 0.0) * per_step for end in ends)
+    if lag != (0.0, 0.0):
+        from scipy.special import ndtri
+
+        # Sums of equally likely arrivals and lags.
+        arrivals = np.interp((np.arange(ARRIVALS) + 0.5) / ARRIVALS, law.chances, law.steps) * per_step
+        lags = lag[0] + lag[1] * ndtri((np.arange(LAGS) + 0.5) / LAGS)
+        low, high = np.quantile(np.add.outer(arrivals, lags), [_TAIL, 1.0 - _TAIL]).tolist()
+    mean, deviation = law.mean_steps * per_step + lag[0], math.hypot(law.steps_deviation * per_step, lag[1])
+    return _Times(mean, mean - time, deviation, (low, high), notes)
 
 
 def _of_drawn_runs(
@@ -427,19 +532,66 @@ def _above_limit(problem: Problem, rate: float, size: int) -> str | None:
 
 
 def _scattered(
-    problem: Problem, place: int, event: str, rate: float, size: int, time: float, scatter: float, *, stepped: bool
+    problem: Problem,
+    place: int,
+    event: str,
+    rate: float,
+    size: int,
+    time: float,
+    pairs: theory.EmergencePrediction,
+    bias: EscapeBias,
+    scatter: float,
+    *,
+    stepped: bool,
 ) -> _Times:
-    """Return the times of drawn runs if noise scatters times by so large a share that the leading order does not hold.
+    """Return the times of an event if noise scatters times by so large a share that the leading order does not hold.
 
-    `place` is the index of the direction, `event` "emergence" or "learned", `rate` η, `size` the samples per step and
-    `time` that of the answer; `stepped` says that the answer has the mean effect of finite steps already. `scatter` is
-    the standard deviation of ln T of theory, for the note.
+    Without rivals they are those of the exact law of the steps of the pair, to which the other directions are noise;
+    else those of drawn runs. `place` is the index of the direction, `event` "emergence" or "learned", `rate` η, `size`
+    the samples per step and `time` that of the answer; `stepped` says that the answer has the mean effect of finite
+    steps already. `pairs` are the matched pairs, `bias` the effect of the noise on them, and `scatter` the standard
+    deviation of ln T of theory, for the note.
     """
     note = f"noise scatters times by a share of {scatter:.2g}, beyond leading order"
     if not (can_be_drawn(problem) and 0.0 < time < math.inf):
         return _unknown(time, note)
-    times = _of_drawn_runs(problem, place, event, rate, size, time, None, stepped=stepped)
+    if is_alone(problem):
+        times = _of_one_neuron(problem, event, rate, size, time)
+    elif theory.rivals_of_pairs(problem, pairs, bias.scatter).settled[place]:
+        times = _among_others(problem, place, event, rate, size, time, pairs)
+    else:
+        times = None
+    if times is None:
+        times = _of_drawn_runs(problem, place, event, rate, size, time, None, stepped=stepped)
     return times._replace(notes=(note, *times.notes))
+
+
+def _among_others(
+    problem: Problem,
+    place: int,
+    event: str,
+    rate: float,
+    size: int,
+    time: float,
+    pairs: theory.EmergencePrediction,
+) -> _Times | None:
+    """Return the times of an event by the exact law of the steps of a pair, or None where it does not hold.
+
+    The labels of the other directions are noise of the variance Σ a_q² E σ². `place` is the index of the direction,
+    `event` "emergence" or "learned", `rate` η, `size` the samples per step, `time` that of the answer, and `pairs` are
+    the matched pairs.
+    """
+    a = problem.teacher.coefficients
+    variance = problem.activation.norm_squared * float(np.sum(np.delete(a, place) ** 2))
+    chain = Chain(problem, float(a[place]), math.hypot(problem.label_noise, math.sqrt(variance)))
+    overlap = pairs.matched_overlap[place : place + 1]
+    law = passage(chain, rate / size, problem.emergence_level, overlap)
+    norm = float(problem.start().squared_norm[pairs.matched_neuron[place]]) * math.exp(min(law.log_growth, 700.0))
+    lag = (0.0, 0.0) if event == "emergence" else _lag(problem, place, rate / size, pairs, norm)
+    if norm > LARGEST_NORM * a[place] or _above_limit(problem, rate, size) or not math.isfinite(lag[0]):
+        return None
+    notes = ("the interval is that of the exact law of steps, to which the other directions are noise",)
+    return _of_law(law, lag, rate / size, time, notes)
 
 
 def _of_pair(
@@ -469,7 +621,7 @@ def _of_pair(
     bias = theory.escape_bias(problem, rate / size, pairs, directions)
     lateness, known_lateness, scatter = (float(values[place]) for values in (bias.bias, bias.step_bias, bias.scatter))
     if scatter > _LARGEST_SCATTER:
-        return _scattered(problem, place, event, rate, size, time, scatter, stepped=stepped)
+        return _scattered(problem, place, event, rate, size, time, pairs, bias, scatter, stepped=stepped)
     notes = bias.notes
     if math.isfinite(lateness):
         above = _above_limit(problem, rate, size)
@@ -483,7 +635,7 @@ def _of_pair(
                 (learned_bias.bias, learned_bias.step_bias, learned_bias.scatter) if learned_bias else (math.nan,) * 3
             )
             if scatter > _LARGEST_SCATTER:
-                return _scattered(problem, place, event, rate, size, time, scatter, stepped=stepped)
+                return _scattered(problem, place, event, rate, size, time, pairs, bias, scatter, stepped=stepped)
     if math.isinf(lateness):
         note = "the noise of the steps traps the neuron: take a smaller learning rate"
         delay = time * math.inf
