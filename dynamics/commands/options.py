@@ -115,7 +115,7 @@ def neurons(text: str) -> int | str:
 
 def band_choice(text: str) -> bool | str:
     """Read what bands are asked for: yes, or any-size, whatever they cost."""
-    if text not in (YES, ANY_SIZE):
+    if text not in (YES, ANY_SIZE, ANY_SIZE.replace("-", " ")):
         refuse_word(f"must be {ANY_SIZE} or nothing, but is {shown(text)}", text, (ANY_SIZE,))
     return text == YES or text.replace("-", " ")
 

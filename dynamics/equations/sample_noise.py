@@ -11,7 +11,7 @@ samples of
 
 .. math:: u_M = -g_i\cdot\theta_a, \qquad u_Q = -g_i\cdot w_j - g_j\cdot w_i + \tfrac{\eta}{B}\, g_i\cdot g_j,
 
-u_V = −ε_v S ∂ℓ/∂f_k σ_i and u_b = −q_i, with the rate ε_b in place of ε_w. So covariances of runs grow by η/B Cov(u)
+u_V = −ε_v S ∂ℓ/∂f_k σ_i and u_b = −q_i, with the rate ε_b instead of ε_w. So covariances of runs grow by η/B Cov(u)
 in each unit of the flow time η · step. All quantities are dimensionless.
 """
 

@@ -43,26 +43,27 @@ def checked_bands(problem: Problem, step: StepSettings, bands: object, method: s
     if bands is False:
         return bands
     require(
-        step.learning_rate is not None and step.step_theory is not None,
-        "Argument `bands` must be False unless steps of SGD are taken, by `learning_rate` and another method than "
-        f"'gradient-descent', since only samples scatter runs, but is {bands!r}.",
+        step.learning_rate is not None,
+        "Argument `learning_rate` must be given for `bands`, since only steps on samples scatter runs, but is None.",
     )
     require(
-        step.is_plain and step.varying is None,
-        "Argument `bands` must be False under an optimizer or a schedule, whose steps have another covariance, but is "
-        f"{bands!r}.",
+        step.step_theory is not None,
+        f"Argument `method` must be one of steps on samples for `bands`, but is {method!r}.",
     )
+    require(step.is_plain, f"Argument `optimizer` must be plain SGD for `bands`, but is {step.optimizer}.")
+    require(step.varying is None, f"Argument `learning_rate` must be one number for `bands`, but is {step.varying!r}.")
     require(
         problem.covariance is None,
-        f"Argument `bands` must be False for inputs that are not isotropic, but is {bands!r}.",
+        f"Argument `problem` must have isotropic inputs or a Mixture for `bands`, but has {problem.inputs!r}.",
     )
     require(
         len(problem.phases()) == 1,
-        f"Argument `bands` must be False where the student is trained layer by layer, but is {bands!r}.",
+        "Argument `bands` must be False for a student that is trained layer by layer, whose noise changes midway, but "
+        f"is {bands!r}.",
     )
     require(
         not method.startswith("scipy:") and method != "sundials",
-        f"Argument `bands` must be False for method {method!r}, which keeps no state to go back to, but is {bands!r}.",
+        f"Argument `method` must be one that can go back to an earlier state for `bands`, but is {method!r}.",
     )
     m, r, d = problem.width, problem.teacher.span, problem.dimension
     require(
@@ -72,7 +73,7 @@ def checked_bands(problem: Problem, step: StepSettings, bands: object, method: s
     N = count_numbers(problem)
     require(
         N <= MOST_NUMBERS or bands == ANY_SIZE,
-        f"Argument `bands` must be {ANY_SIZE!r} for more than {MOST_NUMBERS} numbers, but is {bands!r} for {N}, which "
+        f"Argument `bands` must be {ANY_SIZE!r} for more than {MOST_NUMBERS} numbers, but the student has {N}, which "
         f"take 4 N = {4 * N} evaluations of the mean step at each of some {2 * USUAL_STEPS} times.",
     )
     return bands

@@ -129,6 +129,48 @@ def test_two_units_scatter_as_runs_do():
     assert np.abs(shift).max() < 3.7
 
 
+def runs_of_homogeneous_neurons(problem, count, steps, rate, rng):
+    """Return C (run, m, P) and n (run, m) of SGD of f = Σ |w_i|² h_2(z_i) after so many steps."""
+    weights = np.zeros((count, problem.width, problem.dimension))
+    start = problem.reduced_weights()
+    weights[:, :, : start.shape[1]] = start
+    a = problem.teacher.coefficients
+    for _ in range(steps):
+        x, length = rng.standard_normal((count, problem.dimension)), np.linalg.norm(weights, axis=-1)
+        z = np.einsum("nid,nd->ni", weights, x) / length
+        value, slope = (z**2 - 1.0) / np.sqrt(2.0), np.sqrt(2.0) * z
+        target = (x[:, : a.size] ** 2 - 1.0) @ a / np.sqrt(2.0) + problem.label_noise * rng.standard_normal(count)
+        error = np.sum(length**2 * value, axis=1) - target
+        along, across = 2.0 * value - z * slope, length * slope
+        weights -= rate * error[:, None, None] * (along[:, :, None] * weights + across[:, :, None] * x[:, None])
+    length = np.linalg.norm(weights, axis=-1)
+    return weights[:, :, : a.size] / length[:, :, None], length**2
+
+
+@pytest.mark.statistical
+@pytest.mark.thorough
+def test_homogeneous_neurons_scatter_as_runs_do():
+    """Variances of 1500 runs of two neurons of h_2 with noisy labels, d = 24, at a fixed seed.
+
+    Runs are not normal, and theory is to leading order: a variance over 1500 runs is taken to be known to 6 %. Six |z|
+    below 3.7 fail by chance in 0.13 %.
+    """
+    overlaps = np.array([[0.6, 0.1], [0.1, 0.5]]), np.array([[1.0, 0.1], [0.1, 1.0]]), np.array([0.6, 0.4])
+    problem = Problem(
+        activation="he2", teacher=Teacher([1.0, 0.7]), width=2, dimension=24, initial_overlaps=overlaps,
+        label_noise=0.3,
+    )  # fmt: skip
+    count, rate, steps = 1500, 2e-4, 1500
+    answer = solve_overlaps(
+        problem, learning_rate=rate, bands=True, save_at=SaveAt.at([0.0, rate * steps]), progress=False
+    )
+    assert answer.band_ratio.values[-1] < 0.1
+    C, n = runs_of_homogeneous_neurons(problem, count, steps, rate, np.random.default_rng(4))
+    variances = np.concatenate([C.var(axis=0, ddof=1).ravel(), n.var(axis=0, ddof=1)])
+    expected = np.concatenate([answer.overlap_sd.values[-1].ravel(), answer.squared_norm_sd.values[-1]]) ** 2
+    assert np.abs(variances / expected - 1.0).max() < 3.7 * 0.06
+
+
 def test_times_of_emergence_scatter_as_the_theory_of_one_pair_says():
     """Of one homogeneous neuron and direction the escape from the saddle has a theory of its own, for small rates."""
     overlaps = np.array([[0.3]]), np.eye(1), np.array([1.0])
@@ -163,13 +205,14 @@ def test_bands_are_refused_in_one_sentence():
     large = Problem(student=student, teacher=Teacher([1.0]), dimension=64)
     small = Problem(student=Student(activation="erf", width=2), teacher=Teacher([1.0]), dimension=64)
     assert count_numbers(small) == 2 + 2 + 3
-    with pytest.raises(ValueError, match="'any size' for more than 64 numbers, but is True for 88, which take 4 N"):
+    with pytest.raises(ValueError, match="'any size' for more than 64 numbers, but the student has 88, which take"):
         solve_network(large, learning_rate=0.01, bands=True)
     for arguments, sentence in (
-        ({"bands": True}, "must be False unless steps of SGD are taken"),
-        ({"bands": True, "learning_rate": 0.01, "method": "gradient-descent"}, "must be False unless steps of SGD"),
+        ({"bands": True}, "`learning_rate` must be given for `bands`"),
+        ({"bands": True, "learning_rate": 0.01, "method": "gradient-descent"}, "must be one of steps on samples"),
+        ({"bands": True, "learning_rate": 0.01, "method": "scipy:LSODA"}, "go back to an earlier state"),
         ({"bands": "wide", "learning_rate": 0.01}, "must be one of True, False, 'any size' or 'uniform start'"),
-        ({"bands": True, "learning_rate": 0.01, "optimizer": "adam"}, "must be False under an optimizer"),
+        ({"bands": True, "learning_rate": 0.01, "optimizer": "adam"}, "must be plain SGD for `bands`"),
         ({"bands": "uniform start", "learning_rate": 0.01}, "starts at the mean of uniform starts"),
     ):
         with pytest.raises(ValueError, match=sentence):
