@@ -344,7 +344,7 @@ def _finite_d(dataset: xr.Dataset) -> Found:
             for size, loss, loss_error, around, around_error in rows
         ]
         lead = f"Runs over theory at eta = {scale:g}/d and t = {dataset.attrs['shown_time']:g}"
-        sentences.append(f"{lead}: {'; '.join(of_d)}.")
+        sentences.append(f"{lead}: {'; '.join([of_d[0], of_d[-1]])}.")
     sentences.append(
         "Scatter: standard deviation over runs, over that of the bands of theory. R: largest distance of a mean from "
         "theory in standard deviations, by the next order in 1/d and of the overlaps of runs."
