@@ -38,6 +38,7 @@ from dynamics.problem import (
     is_frame,
     is_network,
     is_spherical,
+    needs_points,
 )
 from dynamics.problem.checks import require
 from dynamics.problem.hints import with_hints
@@ -1130,8 +1131,12 @@ def _latest_seen(pilot: Pilot, rate: float, ends: list[float]) -> tuple[float, x
 
 
 def _theory_of_scatter(pilot: Pilot, rate: float, end: float) -> xr.Dataset | None:
-    """Return the finite-step equation at a learning rate until `end`, with bands; None if theory has none."""
-    if not (pilot.stepped and pilot.options.optimizer.is_plain and _has_bands(pilot.problem)):
+    """Return the finite-step equation at a learning rate until `end`, with bands; None if theory has none.
+
+    Means over points take longer than pilot runs, and are not asked.
+    """
+    closed = _has_bands(pilot.problem) and not needs_points(pilot.problem)
+    if not (pilot.stepped and pilot.options.optimizer.is_plain and closed):
         return None
     plan = CheckPlan(pilot.problem, rate, int(np.ceil(end / rate / SAME)))
     try:
