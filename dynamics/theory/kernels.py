@@ -38,6 +38,8 @@ EMPTY = 1e-12
 RADII, LEAST_EIGENVALUE = 16, 1e-13
 #: Degrees with more harmonics than this many for each sample are part of the tail.
 MOST_HARMONICS = 1e7
+#: A mode with less than this part of the mean of K(x, x) is part of the tail unless the teacher has a part in it.
+LEAST_SIZE = 1e-13
 #: A degree with more harmonics than this counts as not seen: its samples are beyond any number.
 MOST_EIGENFUNCTIONS = 1e100
 #: Nodes and constants of Weideman's contour for inverse Laplace transforms.
@@ -175,9 +177,11 @@ class KernelModes:
         return float(self.target[self.eigenvalue == 0.0].sum())
 
     def limited(self, samples: float) -> KernelModes:
-        """Return the modes with those in the tail that have too many eigenfunctions for this many samples."""
-        is_far = self.multiplicity > MOST_HARMONICS * max(samples, 1.0)
-        far = float((self.eigenvalue * self.multiplicity)[is_far].sum())
+        """Return the modes; those with too many eigenfunctions for so many samples, or no part in K, join the tail."""
+        size = self.eigenvalue * self.multiplicity
+        is_small = (size < LEAST_SIZE * self.trace) & (self.target == 0.0)
+        is_far = (self.multiplicity > MOST_HARMONICS * max(samples, 1.0)) | is_small
+        far = float(size[is_far].sum())
         value = np.where(is_far, 0.0, self.eigenvalue)
         kept = (value > 0.0) | (self.target > 0.0)
         count = np.where(is_far, 0.0, self.multiplicity)

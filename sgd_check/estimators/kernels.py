@@ -234,9 +234,8 @@ def _online(question: KernelQuestion, matrix: Array, across: Array, y: Array) ->
     from scipy.linalg import solve_triangular
 
     rate = question.learning_rate(float(matrix[0, 0]))
-    steps = rate * np.tril(matrix, -1)
-    steps.flat[:: len(y) + 1] = 1.0
-    errors = solve_triangular(steps, y, lower=True, unit_diagonal=True)
+    matrix *= rate
+    errors = solve_triangular(matrix, y, lower=True, unit_diagonal=True)
     return [rate * (across[:, :n] @ errors[:n]) for n in question.samples or ()]
 
 
@@ -246,7 +245,7 @@ def _ridge(question: KernelQuestion, matrix: Array, across: Array, y: Array) -> 
 
     matrix.flat[:: len(y) + 1] += question.ridge
     try:
-        factor = cholesky(matrix, lower=True, overwrite_a=True)
+        factor = cholesky(matrix.T, lower=True, overwrite_a=True)  # of columns, so that nothing is copied
     except LinAlgError as error:
         refuse(
             f"Argument `ridge` must be larger where the matrix of {len(y)} samples is singular, but is "
