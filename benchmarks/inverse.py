@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TARGET = Path(__file__).with_suffix(".json")
 #: Draws of each inference; the default has more.
-DRAWS = 1000
+DRAWS = 800
 DIMENSION_OF_SGD = 64
 
 

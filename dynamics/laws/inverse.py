@@ -56,7 +56,7 @@ FALLEN, FIRST_PART, FORECAST_END = 0.98, 2.0 / 3.0, 0.02
 #: Most curves, fewest times of skills that are reached, and the share of draws below which a curve is unlike them.
 MOST_CURVES, FEWEST_SKILLS, UNLIKE = 24, 4, 0.01
 #: Steps over their limit that divide draws into strata, which the intervals cover each; factor that widens them.
-STRATA, WIDENING = (0.03, 0.2), 1.3
+STRATA, WIDENING = (0.03, 0.2), 1.2
 #: Quantities that are inferred, and the range of each.
 BOUNDS = {
     "beta": BETAS,
@@ -271,8 +271,9 @@ class Draws(NamedTuple):
     strata: Integers
     #: ln of the loss over the plateau at the times of every curve, (N, points) each.
     curves: list[Array]
-    #: Their numbers in the sample.
+    #: Their numbers in the sample, and ln of their last losses (N, C).
     number: list[int]
+    ends: Array
 
 
 @dataclass(frozen=True)
@@ -358,6 +359,8 @@ class PreparedInference:
         sample = self.sample(bar)
         draws = self.read(self.readings, sample)
         fit, values = self.fitted(self.regression(draws))
+        if self.excess == "free":
+            values |= self._floor(draws)
         points = max(reading.log_time.size for reading in self.readings)
 
         def padded(rows: Sequence[Array]) -> Array:
@@ -412,6 +415,15 @@ class PreparedInference:
         fit = regression.at(_features(self.readings, self.sizes))
         return fit, self._inferred(fit, log_unit)
 
+    def _floor(self, draws: Draws) -> dict[str, float]:
+        """Return the floor with the ends of its interval, for which the last losses count too."""
+        features = np.concatenate([draws.features, draws.ends], axis=1)
+        target = draws.targets[:, [TARGETS.index("floor")]]
+        regression = learn_targets(features, target, self.coverage, draws.strata)
+        fit = regression.at(np.append(_features(self.readings, self.sizes), _ends(self.readings)))
+        interval = fit.value[0] + fit.half_width[0] * np.array([0.0, -1.0, 1.0])
+        return dict(zip(("floor", "floor_low", "floor_high"), np.clip(interval, 0.0, 1.0).tolist(), strict=True))
+
     def read(self, readings: Sequence[Reading], sample: Sample) -> Draws:
         """Return the drawn curves as `readings` were read, without draws that do not fall as far."""
         rng, rows = np.random.default_rng([self.seed, 1]), []
@@ -435,9 +447,11 @@ class PreparedInference:
                 units[[size.dimension == dimension for size in self.sizes]].mean() for dimension in dimensions
             ] if dimensions.size > 1 else []  # fmt: skip
             targets = [draw.beta, np.log(draw.directions), units.mean(), draw.step, largest * draw.floor, *by_dimension]
-            rows.append((_features(read, self.sizes), targets, draw.step, [one.log_loss for one in read], number))
+            rows.append(
+                (_features(read, self.sizes), targets, draw.step, [one.log_loss for one in read], number, _ends(read))
+            )
         _check_draws(len(rows))
-        features, targets, steps, losses, numbers = zip(*rows, strict=True)
+        features, targets, steps, losses, numbers, ends = zip(*rows, strict=True)
         strata = np.digitize(steps, STRATA)
         return Draws(
             np.array(features),
@@ -445,6 +459,7 @@ class PreparedInference:
             strata,
             [np.array(column) for column in zip(*losses, strict=True)],
             list(numbers),
+            np.array(ends),
         )
 
     def _inferred(self, fit: Fit, log_unit: float) -> dict[str, Any]:
@@ -558,12 +573,16 @@ class PreparedInference:
 
 
 def _features(readings: Sequence[Reading], sizes: Sequence[Size]) -> Array:
-    """Return differences of ln t between levels and ln of the last loss, means over curves of one size and depth."""
+    """Return differences of ln t between levels, means over curves of one size that reach the same levels."""
     groups: dict[str, list[Array]] = {}
     for reading, size in zip(readings, sizes, strict=True):
-        end = fallen(reading.log_loss)[-1]
-        groups.setdefault(f"{size} {reading.crossing.size}", []).append(np.append(np.diff(reading.crossing), end))
+        groups.setdefault(f"{size} {reading.crossing.size}", []).append(np.diff(reading.crossing))
     return np.concatenate([np.mean(group, axis=0) for group in groups.values()])
+
+
+def _ends(readings: Sequence[Reading]) -> Array:
+    """Return ln of the last loss over the plateau of every curve, (C,)."""
+    return np.array([fallen(reading.log_loss)[-1] for reading in readings])
 
 
 def _check_draws(count: int) -> None:
