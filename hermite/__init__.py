@@ -3,8 +3,7 @@
 Names are found on first use, so that `import hermite` loads nothing heavy.
 """
 
-from hermite.namesake import namesake_of
-from hermite.unpacked import exported
+from hermite.unpacked import exported, namesake_of
 
 __getattr__, __dir__, __all__ = exported(__name__, __file__)
 __all__.remove("__version__")  # that of a module that imports all names is its own

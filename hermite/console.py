@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from hermite.namesake import namesake_of
 from hermite.program import EXIT_USAGE, say
+from hermite.unpacked import namesake_of
 
 
 def console() -> int:

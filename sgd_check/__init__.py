@@ -3,8 +3,7 @@
 Names are found on first use, so that `import sgd_check` loads neither torch nor xarray.
 """
 
-from hermite.namesake import namesake_of
-from hermite.unpacked import exported
+from hermite.unpacked import exported, namesake_of
 
 if _sentence := namesake_of("dynamics"):
     raise ImportError(_sentence, name="dynamics")

@@ -60,7 +60,7 @@ def test_a_command_runs_without_what_windows_lacks(tmp_path):
     )
     told = [line for line in done.stderr.splitlines() if not line.startswith("Compiling")]
     assert (done.returncode, told) == (0, [])
-    assert dynamics.load(tmp_path / "run.nc").attrs["stop_reason"] == "finished"
+    assert dynamics.load(tmp_path / "run.nc").attrs["stop_reason"] == "reached_end"
 
 
 @posix

@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import sys
+import types
 
 import pytest
 from processes import ROOT, python
 
-from hermite.namesake import MARK, namesake_of
+from hermite.unpacked import MARK, namesake_of
 
 SENTENCE = (
     "Package `dynamics` must be that of feature-emergence, but Python finds another one in {!r}; rename or remove"
@@ -64,5 +66,5 @@ def test_our_own_packages_are_ours_and_say_nothing(tmp_path):
 
 
 def test_a_package_that_is_absent_or_without_a_file_is_no_namesake(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "dynamics", type(os)("dynamics"))
+    monkeypatch.setitem(sys.modules, "dynamics", types.ModuleType("dynamics"))
     assert namesake_of("dynamics") == namesake_of("no_such_package_at_all") == ""
