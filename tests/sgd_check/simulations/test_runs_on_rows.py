@@ -131,7 +131,8 @@ def test_runs_on_a_file_go_on_as_if_they_had_never_stopped(matrix, tmp_path, res
         resume(tmp_path / "again.nc", progress=False)
 
 
-@pytest.mark.thorough
+@pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.statistical
 def test_runs_on_laws_have_the_accepted_steps():
     """Steps to emergence of 16 runs of each law, by 4.5 standard errors of the runs (rate 7e-6 each).
