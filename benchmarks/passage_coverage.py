@@ -61,10 +61,6 @@ def settings() -> dict[str, Setting]:
     """Return the settings by name: learning rates are shares ρ of d^(−k/2) or of 1/d."""
     found = {}
     correlation = {"student": "spherical", "objective": "correlation"}
-    for rho, overlap in ((0.05, 0.1), (0.02, 0.1), (0.1, 0.2), (0.05, 0.3), (0.2, 0.3), (0.4, 0.2)):
-        found[f"h3, d = 48, ρ = {rho}, C = {overlap}"] = Setting(one("he3", 48, overlap), rho * 48**-1.5)
-    for rho, overlap in ((0.15, 0.3), (0.5, 0.4), (1.0, 0.3)):
-        found[f"h4, d = 24, ρ = {rho}, C = {overlap}"] = Setting(one("he4", 24, overlap), rho / 24**2)
     for tau in (0.3, 1.0):
         problem = one("he3", 32, 0.3, label_noise=tau)
         found[f"h3, d = 32, τ = {tau}, ρ = 0.1"] = Setting(problem, 0.1 * 32**-1.5)
@@ -78,6 +74,10 @@ def settings() -> dict[str, Setting]:
         found[f"h3, d = 32, ρ = {rho}, C = {overlap}, learned"] = setting
     for a, rho in (([1.0, 1.0, 1.0], 0.05), ([1.0, 0.8], 0.08)):
         found[f"h3, d = 48, a = {a}, ρ = {rho}"] = Setting(several(a, 48, 0.35), rho * 48**-1.5)
+    for rho, overlap in ((0.5, 0.4), (1.0, 0.3), (0.15, 0.3)):
+        found[f"h4, d = 24, ρ = {rho}, C = {overlap}"] = Setting(one("he4", 24, overlap), rho / 24**2)
+    for rho, overlap in ((0.2, 0.3), (0.05, 0.3), (0.4, 0.2), (0.1, 0.2), (0.05, 0.1), (0.02, 0.1)):
+        found[f"h3, d = 48, ρ = {rho}, C = {overlap}"] = Setting(one("he3", 48, overlap), rho * 48**-1.5)
     return found
 
 

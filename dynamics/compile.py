@@ -97,6 +97,7 @@ def _predictions() -> None:
         dynamics.predict_emergence(small_problem({"activation": link}))
     dynamics.solve_decoupled(small_problem({}), save_at=dynamics.SaveAt.at([0.0, 1.0]))
     dynamics.linear_regression_steps([1.0], [1.0], learning_rate=0.1, steps=1)
+    dynamics.first_passage(small_problem({"teacher": [1.0], "width": 1}), learning_rate=0.01)
 
 
 def _tokens() -> None:
