@@ -16,7 +16,7 @@ TABLE = {
     "exponents": ("hermite.exponents", "the exponents of a link, and the samples that they ask for"),
     "solve": ("dynamics.solve", "one problem: emergence times, overlaps and loss over time"),
     "check": ("sgd_check.run", "a prediction held against online SGD on sampled data"),
-    "kernel": ("dynamics.lazy_kernel", "what a kernel would learn of the same teacher, and after how many samples"),
+    "kernel": ("dynamics.lazy_kernel", "samples after which a kernel learns the same teacher"),
     "tokens": ("dynamics.tokens", "staircases that attention and memories learn from tokens"),
     "check-tokens": ("sgd_check.tokens", "a prediction on tokens held against runs of the full model"),
     "study": ("dynamics.study", "a grid of problems, answered in parallel, from a TOML file"),
