@@ -349,8 +349,8 @@ def check_kernel(problem: Problem, kernel: str) -> None:
 def with_kernel(answer: xr.Dataset, kernel: str) -> xr.Dataset:
     """Return an answer with the curve of the kernel of its student beside it: online, on the sphere, with its noise.
 
-    Added are `kernel_error(kernel_samples)`, E(f − f*)², and attributes that name the kernel and its link, and hold
-    E f*² on the sphere and the samples to `LEVELS`. ValueError is raised for problems without such a kernel.
+    Added are `kernel_error(kernel_samples)`, E(f − f*)², and attributes that name the kernel, its link and its learning
+    rate, and hold the samples to `LEVELS`. ValueError is raised for problems without such a kernel.
     """
     curve = predict_kernel(Problem.from_dataset(answer), kernel=kernel)  # type: ignore[arg-type]
     levels = dict(zip(map(str, LEVELS), curve["samples_to_level"].values.tolist(), strict=True))
@@ -362,7 +362,6 @@ def with_kernel(answer: xr.Dataset, kernel: str) -> xr.Dataset:
             kernel=kernel,
             kernel_link=curve.attrs["kernel_link"],
             kernel_rate=curve.attrs["learning_rate"],
-            kernel_teacher=float(curve["teacher_by_degree"].sum()),
             kernel_levels=json.dumps({level: count if np.isfinite(count) else None for level, count in levels.items()}),
         )
     )
