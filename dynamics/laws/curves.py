@@ -292,7 +292,8 @@ def _columns_of_dataset(dataset: xr.Dataset) -> dict[str, Any]:
     axis = "time" if "time" in dataset.coords or "time" in dataset else "step"
     loss = dataset["loss"]
     require(axis in dataset.variables, "Argument `curves` must have a loss over time or step, but has neither.")
-    problem = json.loads(dataset.attrs.get("parameters", "{}")).get("problem", {})
+    parameters = json.loads(dataset.attrs.get("parameters", "{}"))
+    problem = parameters.get("problem", {})
     columns: dict[str, Any] = {"loss": loss, axis: dataset[axis]}
     others = [str(dim) for dim in loss.dims if dim not in (axis, "time", "step", "time_index", "width", "dimension")]
     for name in ("width", "dimension"):
@@ -302,7 +303,9 @@ def _columns_of_dataset(dataset: xr.Dataset) -> dict[str, Any]:
     broadcast = dict(zip(columns, xr.broadcast(*columns.values()), strict=True))
     table = {name: column.values.ravel() for name, column in broadcast.items()}
     # Seeds of samples share the start; those of the problem, in a sweep, are starts.
-    of_samples = ("point_seed", "seed") if dataset.attrs.get("answer") == "simulation" else ("point_seed",)
+    solver = parameters.get("solver", {})
+    share_start = solver.get("answer") == "simulation" and solver.get("starts") is None
+    of_samples = ("point_seed", "seed") if share_start else ("point_seed",)
     for name, dims in (("curve", others), ("start", [dim for dim in others if dim not in of_samples])):
         shape = broadcast["loss"]
         labels = [xr.broadcast(dataset[dim], shape)[0].transpose(*shape.dims).values.ravel() for dim in dims]

@@ -17,6 +17,7 @@ from dynamics.laws.curves import LEVELS, read_curve, read_table, shortened
 from dynamics.laws.forecasts import CANNOT_TELL, compare, law_forecasts
 from dynamics.laws.pair_curves import Draw, PairCurves, RunCurves, Size
 from dynamics.laws.regression import learn_targets
+from sgd_check import simulate
 
 UNKNOWN = Size(np.nan, np.nan)
 FEW = {"draws": 300, "progress": False}
@@ -138,8 +139,9 @@ def test_curves_are_told_apart_by_name_and_size():
     assert [curve.name for curve in curves] == ["3", "4"]
     assert {(curve.width, curve.dimension) for curve in curves} == {(48.0, 256.0)}
     assert [curve.start for curve in curves] == ["3", "4"]
-    simulated.attrs["answer"] = "simulation"
-    assert [curve.start for curve in read_table(simulated, np.nan)] == ["1", "1"]
+    problem = Problem(activation="he3", teacher=Teacher([1.0]), width=1, dimension=16)
+    runs = simulate(problem, learning_rate=1e-3, steps=20, seeds=[3, 4], engine="projected", progress=False)
+    assert [(curve.name, curve.start) for curve in read_table(runs, np.nan)] == [("3", "1"), ("4", "1")]
     named = table(answer, start=1) | {"curve": np.repeat(["a", "b"], 30)}
     assert [(curve.name, curve.start) for curve in read_table(named, np.nan)] == [("a", "1"), ("b", "1")]
 
