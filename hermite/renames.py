@@ -5,7 +5,7 @@ from __future__ import annotations
 import time as clock
 from pathlib import Path
 
-#: What Windows calls a file that another program has open: access denied, or a sharing violation.
+#: Errors of Windows for a file that another program has open: access denied, or a sharing violation.
 IN_USE = (5, 32)
 #: Seconds for which a rename is tried again, which outlasts scanners of viruses, and between two tries.
 PATIENCE, PAUSE = 1.0, 0.02
