@@ -10,9 +10,7 @@ from processes import ROOT, python
 
 from hermite.unpacked import MARK, namesake_of
 
-SENTENCE = (
-    "Package `dynamics` must be that of feature-emergence, but Python finds another one in {!r}; rename or remove"
-)
+SENTENCE = "Package `dynamics` must be that of feature-emergence, but Python finds another one in {!r}; rename that one, or run `pip uninstall dynamics`"
 COMMAND = "import sys; from hermite.console import console; sys.exit(console())"
 
 
