@@ -47,6 +47,6 @@ def namesake_of(package: str) -> str:
     except (OSError, ValueError):  # in an archive, or a module that was made without a file
         return ""
     return (
-        f"Package `{package}` must be that of feature-emergence, but Python finds another one in {place!r}; rename that "
-        f"one, or run `pip uninstall {package}` and `pip install --force-reinstall --no-deps feature-emergence`."
+        f"Package `{package}` must be that of feature-emergence, but Python finds another one in {place!r}; rename "
+        f"that one, or run `pip uninstall {package}` and `pip install --force-reinstall --no-deps feature-emergence`."
     )
