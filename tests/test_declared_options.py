@@ -52,9 +52,8 @@ COMMANDS = [
 def test_a_file_of_options_takes_every_option_as_it_is_typed(parser, arguments, options, tmp_path):
     path = tmp_path / "options.toml"
     from_file = [*arguments, "--config", str(path)]
-    flags = {
-        flag for flag in parser.values(arguments) if flag not in ("name", "prediction", "table", "link", "version")
-    }
+    positional = ("name", "prediction", "table", "link", "curves", "version")
+    flags = {flag for flag in parser.values(arguments) if flag not in positional}
     assert {option.key for option in options} == flags
     for option in options:
         if option.name == "config":
