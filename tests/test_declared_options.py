@@ -140,7 +140,7 @@ def test_a_study_has_an_option_for_each_setting_with_its_default(study):
         if option.default is not None:
             assert option.read(option.default) == parameters[option.key].default, option.name
         elif not option.help.endswith("]"):
-            assert parameters[option.key].default in (None, False), option.name
+            assert parameters[option.key].default in (None, False, inspect.Parameter.empty), option.name
 
 
 def test_the_options_of_a_solve_have_the_defaults_of_its_functions():
