@@ -230,3 +230,25 @@ def test_findings_say_where_bands_are_too_narrow():
     assert ("at least" in words) == bool((ratio > 0.15).any())
     assert ("runs must be drawn" in words) == bool((ratio > 0.3).any())
     assert bands_in_words(answer.drop_vars("band_ratio")) == []
+
+
+def test_a_resumed_run_has_the_bands_of_one_that_never_stopped(tmp_path):
+    problem = two_units(30)
+    settings = {"learning_rate": 0.02, "save_at": SaveAt.at([0.0, 0.5, 1.0]), "points": 2**10, "progress": False}
+    stop, file = dynamics.Callback(lambda time, state: time > 0.2), tmp_path / "run.nc"
+    begun = solve_network(problem, bands=True, trackers=[stop], checkpoint=file, on_failure="return", **settings)
+    assert "loss_sd" not in begun
+    resumed, whole = dynamics.resume(file, progress=False), solve_network(problem, bands=True, **settings)
+    np.testing.assert_array_equal(resumed.loss_sd, whole.loss_sd)
+
+
+def test_the_command_refuses_bands_of_flows_and_of_many_numbers(capsys):
+    from dynamics.solve.__main__ import main
+
+    small = ["--activation", "erf", "--width", "2", "--second-layer", "fixed", "--bands", "--dry-run"]
+    assert main(small) == 2
+    assert "Option --learning-rate must be given for --bands" in capsys.readouterr().err
+    assert main([*small, "--learning-rate", "0.01"]) == 0
+    assert main([*small, "--learning-rate", "0.01", "--width", "12"]) == 2
+    assert "more than 64 numbers" in capsys.readouterr().err
+    assert main([*small, "--learning-rate", "0.01", "--width", "12", "--bands", "any-size"]) == 0
