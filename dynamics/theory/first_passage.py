@@ -81,6 +81,17 @@ class FirstPassage:
     """Law of the number of steps of SGD until the squared overlap of a neuron and a direction is at least a level.
 
     Told in a line by `str`. Errors are differences from a second grid, of half the points.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> problem = dynamics.Problem(
+    ...     activation="he2", teacher=dynamics.Teacher([1.0]), width=1, dimension=32, student="spherical",
+    ...     objective="correlation", initial_overlaps=([[0.3]], [[1.0]], [1.0]),
+    ... )
+    >>> law = dynamics.first_passage(problem, learning_rate=1e-3)
+    >>> print(law)
+    C² ≥ 0.5 after 619.75 ± 0.09 steps (95 % of runs: 415 to 844) at η = 0.001
     """
 
     #: Learning rate η, dimensionless, and the squared overlap that counts as arrival.
