@@ -4,9 +4,9 @@ Curves are of matched pairs, of coupled flows and of projected SGD at shares of 
 β uniform in 0.55 to 1.7, m = 3 P, P given and d not. Every kind has the share of intervals of nominal coverage 0.9
 that hold β, bias and root mean square of its error, and the median absolute error of the plain slope: L ∝ t^(−x)
 between 0.85 and 0.03 of the plateau, β = 1/(2 − x), infinite from x = 2 on. The kinds with `excess` "none" on SGD show
-what happens if its excess loss is left out. The factor 1.3 by which intervals are widened was chosen after curves of flows and
-of SGD at 0.05 to 0.45 of the limit with k = 3 had been looked at; k = 4 of SGD alone had not. With `excess` "runs" the step is
-that share at β = 1, and known, as is d.
+what happens if its excess loss is left out. The factor 1.3 by which intervals are widened was chosen after curves of
+flows and of SGD at 0.05 to 0.45 of the limit with k = 3 had been looked at; k = 4 of SGD alone had not. With `excess`
+"runs" the step is that share at β = 1, and known, as is d.
 """
 
 from __future__ import annotations
