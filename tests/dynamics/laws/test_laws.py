@@ -134,7 +134,7 @@ def test_transfer_of_descent_by_command(tmp_path, capsys):
     [
         (["finite-size", "--betas", "0.5"], "Option --betas must be above 1/2, or the loss follows no power law, but holds 0.5."),
         (["finite-size", "--dimension", "10"], "Option --dimension must be at least 1048576, but is 10."),
-        (["scalin"], "argument NAME: invalid choice: 'scalin' (choose from 'scaling', 'quadratic', 'finite-size', 'compute-frontier', 'transfer', 'theorem', 'decoupling', 'width', 'frontier', 'methods', 'edge', 'composition', 'paper', 'fit'). Did you mean 'scaling'?"),
+        (["scalin"], "argument NAME: invalid choice: 'scalin' (choose from 'scaling', 'quadratic', 'finite-size', 'compute-frontier', 'transfer', 'theorem', 'decoupling', 'width', 'frontier', 'methods', 'edge', 'composition', 'paper', 'fit', 'infer'). Did you mean 'scaling'?"),
         (["scaling", "--k", "2"], "Option --k must be at least 3, but is 2."),
         (["scaling", "--workers", "2"], "Option --workers must be absent without --coupled, but is 2."),
         (["compute-frontier", "--widths", "4,8"], "Option --widths must hold at least 3 increasing integers, but is [4, 8]."),

@@ -179,8 +179,8 @@ def test_commands_tell_and_draw(command, said, tmp_path, monkeypatch, capsys):
 def test_internals_are_no_part_of_the_public_face():
     assert set(laws.__all__) == {
         "CompositionBounds", "Construction", "Width", "check_theorem", "composition", "composition_bounds",
-        "construct_composition", "decoupling", "fit_surface", "frontier", "hop_samples", "layerwise_chances",
-        "layerwise_loss", "methods", "minimax_loss", "paper", "stability_edges", "surface_fits", "theorem_study",
+        "construct_composition", "decoupling", "fit_surface", "frontier", "hop_samples", "infer",
+        "layerwise_chances", "layerwise_loss", "methods", "minimax_loss", "paper", "stability_edges", "surface_fits", "theorem_study",
         "width_for", "width_study",
     }  # fmt: skip
 
