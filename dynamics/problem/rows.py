@@ -11,8 +11,10 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -45,8 +47,12 @@ BLOCK_NUMBERS = 1 << 22
 SMALLEST_SHARE = 1e-10
 #: Draws by which a callable is tested, and how far its means and second moments may be from 0 and 1.
 TESTED_DRAWS, MOMENT_TOLERANCE = 1 << 14, 0.15
+#: Coordinates of a callable, the first ones, of which all pairs are tested for correlation.
+TESTED_PAIRS = 1024
 #: Measures by which a file of runs knows the rows of a matrix again, and how far they may be off by rounding.
 MEASURES, SAME_MOMENTS = ("count", "trace", "square"), 1e-9
+#: Options of `Rows` that a file of runs holds.
+STORED_OPTIONS = ("source", "resample", "components", "placement", "seed")
 #: Difference of eigenvalues, relative to the largest, up to which they are those of the rows.
 SAME_SPECTRUM = 1e-6
 
@@ -57,6 +63,14 @@ class Moments(NamedTuple):
     mean: Array
     covariance: Array
     kept: Integers
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a field of a table is a number; nan and inf are none, so they are names of columns."""
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
 
 
 class RowMap(NamedTuple):
@@ -152,7 +166,7 @@ class Rows:
 
     def __post_init__(self) -> None:
         check_switch("resample", self.resample)
-        checked_integer(self.seed, "seed", minimum=0)
+        object.__setattr__(self, "seed", checked_integer(self.seed, "seed", minimum=0))  # 1e6 is an integer too
         if self._place is not None:
             require(self._place in PLACEMENTS, not_a_choice("Argument `placement`", self.placement, PLACEMENTS))
         if self.is_law:
@@ -175,18 +189,25 @@ class Rows:
             f"Argument `source` must hold real numbers, but holds {self._matrix().dtype}.",
         )
         if self.components is not None:
-            checked_integer(self.components, "components", minimum=1, maximum=shape[1])
+            components = checked_integer(self.components, "components", minimum=1, maximum=shape[1])
+            object.__setattr__(self, "components", components)
 
     @classmethod
     def of(cls, value: object) -> Rows:
         """Return rows as they are, made of what a file of runs holds, or with the default options from a source."""
         if isinstance(value, dict):
-            options = {name: value[name] for name in ("source", "resample", "components", "placement", "seed")}
+            require(
+                set(STORED_OPTIONS) <= set(value),
+                f"Argument `source` must be a matrix, its file, a law or a function, but is {shown(value)}.",
+            )
+            options = {name: value[name] for name in STORED_OPTIONS}
             rows = cls(**options)
             stored = rows.stored or {}
             ours, theirs = (np.array([options.get(name, 0.0) for name in MEASURES]) for options in (stored, value))
+            # Sums may be rounded in another order, so that the mean of centred rows is not the same.
+            rounding = SAME_MOMENTS * np.array([0.0, 0.0, stored.get("trace", 0.0)])
             require(
-                np.allclose(ours, theirs, rtol=SAME_MOMENTS, atol=0.0),  # sums may be rounded in another order
+                (np.abs(ours - theirs) <= SAME_MOMENTS * np.abs(theirs) + rounding).all(),
                 f"File {str(value['source'])!r} must hold the rows that the runs began with, but has changed.",
             )
             return rows
@@ -249,7 +270,9 @@ class Rows:
         """Return new rows (count, dimension) of a law or a function."""
         if self.law is not None:
             return LAWS[self.law][0](rng, (count, dimension))
-        drawn = np.asarray(self.source(rng, count), dtype=np.float64)
+        drawn = np.asarray(self.source(rng, count))
+        require(drawn.dtype.kind in "fiub", f"Argument `source` must return real numbers, but returns {drawn.dtype}.")
+        drawn = np.asarray(drawn, dtype=np.float64)
         require(
             drawn.shape == (count, dimension) and bool(np.isfinite(drawn).all()),
             f"Argument `source` must return finite rows of shape ({count}, {dimension}) for {count} rows, but returns "
@@ -272,7 +295,7 @@ class Rows:
     def _matrix(self) -> Any:
         """Return the matrix; a .npy file is mapped anew by each call, others are read once."""
         if isinstance(self.source, (str, os.PathLike)) and Path(self.source).suffix == ".npy":
-            return self._opened(lambda: np.load(self.source, mmap_mode="r", allow_pickle=False))
+            return self._opened(self._mapped)
         return self._in_memory
 
     @cached_property
@@ -280,9 +303,10 @@ class Rows:
         """The matrix of an array, a table or a file that is read as a whole."""
         source = self.source
         if not isinstance(source, (str, os.PathLike)):
+            require(not np.ma.is_masked(source), "Argument `source` must have no masked entries, but has some.")
             try:
                 return np.asarray(source.to_numpy() if hasattr(source, "to_numpy") else source)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, RuntimeError) as error:  # a tensor with gradients is a RuntimeError
                 refuse(f"Argument `source` must be a matrix of numbers, but is {shown(source)}.", cause=error)
         if isinstance(source, str) and source in EXAMPLES:
             return EXAMPLES[source]()
@@ -298,26 +322,44 @@ class Rows:
     def _opened(self, read: Callable[[], Any]) -> Any:
         try:
             return read()
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
             text = str(error).rstrip(".")
             refuse(f"File {str(self.source)!r} must hold a matrix of numbers, but does not: {text}.", cause=error)
 
+    def _mapped(self) -> Any:
+        array = np.load(self.source, mmap_mode="r", allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            array.close()
+            refuse("it is an archive, whose name must end in .npz")
+        return array
+
     def _only_array(self) -> Any:
-        with np.load(self.source, allow_pickle=False) as arrays:
+        with Path(self.source).open("rb") as file:
+            arrays = np.load(file, allow_pickle=False)
+            require(not isinstance(arrays, np.ndarray), "it is no archive of arrays")
             names = list(arrays)
             require(len(names) == 1, f"it has the arrays {', '.join(names) or 'none'} instead of one")
-            return arrays[names[0]]
+            array = arrays[names[0]]
+            require(isinstance(array, np.ndarray), f"{names[0]} is no array")
+            return array
 
     def _table(self) -> Array:
-        """Return the numbers of a table of text, without the first line if that holds names."""
-        with Path(self.source).open(encoding="utf-8") as lines:
-            first = next(lines, "").split(",")
-        try:
-            list(map(float, first))
-            skipped = 0
-        except ValueError:
-            skipped = 1
-        return np.loadtxt(self.source, delimiter=",", skiprows=skipped, ndmin=2)
+        """Return the numbers of a table of text, without names in its first line and an index before the columns.
+
+        A first line of which no field is a number has names. An index is a first column whose name is empty, as pandas
+        writes it; the other names may then be the numbers 0, 1, ….
+        """
+        with Path(self.source).open(encoding="utf-8-sig") as lines:
+            first = [field.strip().strip('"') for field in next(lines, "").split(",")]
+            of_index = len(first) > 1 and not first[0]
+            names = first[1:] if of_index else first
+            has_names = not any(map(_is_number, names)) or (of_index and names == list(map(str, range(len(names)))))
+            used = list(range(1, len(first))) if of_index and has_names else None
+            if not has_names:
+                lines.seek(0)
+            row = next((line for line in lines if line.strip()), "")
+            require(row, "it has no rows of numbers")
+            return np.loadtxt(chain([row], lines), delimiter=",", ndmin=2, usecols=used)
 
     # --- moments and coordinates ------------------------------------------------------------------------------
 
@@ -331,9 +373,14 @@ class Rows:
             if not count:
                 shift = block.mean(axis=0)
             centred = block - shift
-            total += centred.sum(axis=0)
-            square += centred.T @ centred
+            with np.errstate(over="ignore", invalid="ignore"):  # refused below
+                total += centred.sum(axis=0)
+                square += centred.T @ centred
             count += len(block)
+        require(
+            np.isfinite(square).all(),
+            "Argument `source` must hold numbers whose squares are finite in double precision, but has larger ones.",
+        )
         covariance = square / count - np.outer(total, total) / count**2
         variance = np.diagonal(covariance)
         kept = np.flatnonzero(variance > SMALLEST_SHARE**2 * max(float(variance.max()), 1e-300))
@@ -395,6 +442,14 @@ class Rows:
             off <= MOMENT_TOLERANCE,
             f"Argument `source` must return coordinates of mean 0 and variance 1, but one of them is off by {off:.2g}.",
         )
+        near = drawn[:, :TESTED_PAIRS]
+        products = near.T @ near / len(near)
+        np.fill_diagonal(products, 0.0)
+        off = float(np.abs(products).max())
+        require(
+            off <= MOMENT_TOLERANCE,
+            f"Argument `source` must return coordinates that are not correlated, but two of them have {off:.2g}.",
+        )
 
     def coordinates(self, problem: Problem) -> RowMap:
         """Return the map from rows to the coordinates of a problem, those of its reduced weights first."""
@@ -429,10 +484,15 @@ class Rows:
                 directions = np.asarray(self.placement, dtype=np.float64)
             except (TypeError, ValueError):
                 refuse(f"Argument `placement` must be a matrix of directions, but is {shown(self.placement)}.")
-            fits = directions.ndim == 2 and directions.shape[1] == d and len(directions) <= d
+            fits = (
+                np.isfinite(directions).all()
+                and directions.ndim == 2
+                and directions.shape[1] == d
+                and len(directions) <= d
+            )
             require(
                 fits and np.linalg.matrix_rank(directions) == len(directions),
-                f"Argument `placement` must have independent directions in rows of {d}, but has shape "
+                f"Argument `placement` must have finite, independent directions in rows of {d}, but has shape "
                 f"{directions.shape}.",
             )
             require(

@@ -1,5 +1,7 @@
 """Rows of a matrix as inputs: sources, whitening, placement, covariance, and what is refused."""
 
+from zipfile import ZipFile
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,101 @@ def test_files_hold_the_rows_of_a_matrix(matrix, tmp_path):
     np.save(tmp_path / "x.npy", matrix[:300])
     with pytest.raises(ValueError, match="must hold the rows that the runs began with, but has changed"):
         Rows.of(rows.stored | {"source": str(tmp_path / "x.npy")})
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("\ufeff1,2\n3,5\n5,9\n", [[1, 2], [3, 5], [5, 9]]),  # a mark of the order of bytes is no name
+        ("a,b\n3,5\n5,9\n", [[3, 5], [5, 9]]),
+        (",a,b\n0,1,2\n1,3,5\n", [[1, 2], [3, 5]]),  # the index that pandas writes
+        (",0,1\n0,1,2\n1,3,5\n", [[1, 2], [3, 5]]),
+        ('"","V1","V2"\n1,1,2\n2,3,5\n', [[1, 2], [3, 5]]),
+        ("1,2\r\n\r\n3,5\r\n", [[1, 2], [3, 5]]),
+    ],
+)
+def test_no_row_of_a_table_is_lost_and_no_index_is_a_feature(text, rows, tmp_path):
+    (tmp_path / "x.csv").write_bytes(text.encode())
+    assert Rows(tmp_path / "x.csv").take(np.arange(len(rows))).tolist() == rows
+    assert Rows(tmp_path / "x.csv").count == len(rows)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("text", ["", "a,b\n", "1,,3\n4,5,6\n", ",2,3\n4,5,6\n", "a,2\n4,5\n6,7\n"])
+def test_a_table_without_all_its_numbers_is_refused(text, tmp_path):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"^File '.*x.csv' must hold a matrix of numbers, but does not: "):
+        Rows(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("member", ["hello.txt", "a.npy", None])
+def test_archives_without_an_array_are_refused(member, tmp_path):
+    with ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr(member or "a.npy", "no array")
+    if member is None:
+        content = (tmp_path / "x.npz").read_bytes()
+        (tmp_path / "x.npz").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"^File '.*x.npz' must hold a matrix of numbers, but does not: "):
+        Rows(tmp_path / "x.npz")
+
+
+def test_files_with_the_ending_of_another_kind_are_refused(matrix, tmp_path):
+    np.save(tmp_path / "x.npy", matrix)
+    (tmp_path / "x.npy").rename(tmp_path / "x.npz")
+    with pytest.raises(ValueError, match="but does not: it is no archive of arrays"):
+        Rows(tmp_path / "x.npz")
+    np.savez(tmp_path / "y.npz", matrix)
+    (tmp_path / "y.npz").rename(tmp_path / "y.npy")
+    with pytest.raises(ValueError, match=r"it is an archive, whose name must end in .npz"):
+        Rows(tmp_path / "y.npy")
+
+
+def test_what_is_no_matrix_of_all_its_numbers_is_refused(matrix):
+    class Unready:
+        def __array__(self, dtype=None, copy=None):
+            msg = "detach it first"
+            raise RuntimeError(msg)
+
+    with pytest.raises(ValueError, match="must have no masked entries"):
+        Rows(np.ma.masked_less(matrix, 0.0))
+    with pytest.raises(ValueError, match="must be a matrix of numbers"):
+        Rows(Unready())
+    with pytest.raises(ValueError, match="must be a matrix, its file, a law or a function"):
+        Rows.of({})
+
+
+def test_a_function_must_return_uncorrelated_real_coordinates():
+    def paired(rng, count):
+        z = rng.standard_normal((count, 5))
+        z[:, 4] = 0.6 * z[:, 0] + 0.8 * z[:, 4]
+        return z
+
+    with pytest.raises(ValueError, match=r"must return coordinates that are not correlated, but two of them have 0.59"):
+        Rows(paired).check(problem_in(5))
+    with pytest.raises(ValueError, match="must return real numbers, but returns <U1"):
+        Rows(lambda rng, count: [["a"] * 5] * count).check(problem_in(5))
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_beyond_double_precision_are_refused(matrix):
+    with pytest.raises(ValueError, match="must hold numbers whose squares are finite in double precision"):
+        Rows(1e200 * matrix).check(problem_in(5))
+    with pytest.raises(ValueError, match="must have finite, independent directions in rows of 5"):
+        coordinates(Rows(matrix, placement=[[np.nan] * 5]), problem_in(5))
+
+
+def test_whole_floats_are_counts(matrix):
+    rows = Rows(matrix, components=3.0, seed=0.0)
+    assert repr(rows.dimension) == "3"
+    assert coordinates(rows, problem_in(3)).shape == (400, 3)
+
+
+def test_centred_rows_are_known_again_after_another_order_of_sums(matrix, tmp_path):
+    np.save(tmp_path / "x.npy", matrix - matrix.mean(axis=0))
+    stored = Rows(tmp_path / "x.npy").stored
+    assert Rows.of(stored | {"square": 3.0 * stored["square"] + 1e-31}).count == 400
+    with pytest.raises(ValueError, match="but has changed"):
+        Rows.of(stored | {"square": 1e-3})
 
 
 def test_columns_that_do_not_vary_are_left_out(matrix):
