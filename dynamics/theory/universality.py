@@ -142,10 +142,18 @@ class Universality:
             ("Fourth cumulants", self.corrected_emergence_time[p], self.corrected_error[p]),
             ("Path meter", self.path_emergence_time[p], self.path_error[p]),
         ):
-            lines.append(f"{name}: {_against(float(time), float(error), gauss)}")
-        rho = float(self.resampling_ratio[p])
-        if math.isnan(rho):
+            if not math.isnan(time):
+                lines.append(f"{name}: {_against(float(time), float(error), gauss)}")
+            elif self.problem.inputs is not None:
+                lines.append(f"{name}: not derived for inputs with a covariance.")
+            else:
+                lines.append(f"{name}: no time, since no direction emerges later than the start by Gaussian theory.")
+        # The rows must suffice for every direction.
+        rho = float(np.max(self.resampling_ratio, where=~np.isnan(self.resampling_ratio), initial=-1.0))
+        if self.problem.inputs is not None:
             lines.append("Resampling: rho is not known for inputs with a covariance.")
+        elif rho < 0.0:
+            lines.append("Resampling: rho is not known without a time.")
         elif rho == 0.0:
             lines.append("Resampling: rho = 0, since every step has new rows.")
         else:
@@ -159,11 +167,10 @@ class Universality:
 
 def _against(time: float, error: float, gauss: float) -> str:
     """Return a time, and how much later or earlier than a time for Gaussian inputs it is."""
-    if math.isnan(time):
-        return "not derived for inputs with a covariance."
     if not math.isfinite(time):
         return f"never, where Gaussian inputs of this covariance take {gauss:.4g}."
     share, noise = 100.0 * (time / gauss - 1.0), 100.0 * error / gauss
+    share = share if abs(share) > ROUNDING * 100.0 else 0.0
     word = "later" if share >= 0.0 else "earlier"
     return (
         f"emergence at t = {with_error(time, error)}, {with_error(abs(share), noise)} % {word} than Gaussian inputs "
@@ -211,7 +218,7 @@ def universality(problem: Problem, rows: object, *, drawn: int = DRAWN_ROWS) -> 
     >>> bool(measured.corrected_emergence_time[0] > measured.emergence_time[0])
     True
     """
-    checked_integer(drawn, "drawn", minimum=BLOCKS)
+    drawn = checked_integer(drawn, "drawn", minimum=2 * BLOCKS)
     _check_problem(problem)
     source = Rows.of(rows)
     source.check(problem)

@@ -154,6 +154,29 @@ def test_inputs_with_a_covariance_have_gaussian_times_alone():
     assert measured.lines()[1] == "Fourth cumulants: not derived for inputs with a covariance."
 
 
+@pytest.mark.parametrize("overlap", [0.9, -0.5])
+@pytest.mark.parametrize("rows", ["laplace", np.random.default_rng(0).laplace(size=(400, 8))])
+def test_directions_without_a_time_are_not_said_to_have_a_covariance(overlap, rows):
+    measured = universality(one_pair("he3", overlap, dimension=8), rows, drawn=2000)
+    lines = measured.lines()
+    assert not any("covariance" in line for line in lines)
+    assert lines[1] == "Fourth cumulants: no time, since no direction emerges later than the start by Gaussian theory."
+
+
+def test_gaussian_draws_differ_by_no_rounding_and_counts_may_be_whole_floats():
+    measured = universality(one_pair("he3", 0.5, dimension=8), "gaussian", drawn=2e3)
+    assert ", 0 % later than Gaussian inputs" in measured.lines()[1]
+
+
+def test_the_line_on_resampling_has_the_largest_ratio_of_all_directions():
+    start = ([[0.35, 0.0], [0.0, 0.6]], np.eye(2), [1e-8] * 2)
+    problem = Problem(activation="he3", teacher=Teacher([0.7, 0.5]), width=2, dimension=8, initial_overlaps=start)
+    rows = np.random.default_rng(5).laplace(size=(4000, 8))
+    for turned in (Rows(rows, placement=np.eye(8)[[first, 1 - first]]) for first in (0, 1)):
+        measured = universality(problem, turned)
+        assert f"rho = {measured.resampling_ratio.max():.2g}," in measured.lines()[3]
+
+
 @pytest.mark.parametrize(
     ("problem", "rows", "sentence"),
     [
