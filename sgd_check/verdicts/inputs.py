@@ -24,7 +24,7 @@ from dynamics.runs.result import SolveInterrupted
 from dynamics.solve.decoupled import predict_emergence
 from dynamics.theory.schedules import resolved_schedule
 from dynamics.theory.universality import DRAWN_ROWS, TOO_FEW, TRUSTED, Universality, universality
-from hermite.arrays import Array
+from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, require, with_error
 from sgd_check.simulations.simulation import check_enough_rows, checked_options, checked_rows, simulate
 from sgd_check.verdicts.evidence import Decision, Row, RowKind, global_p_value, judged
@@ -78,8 +78,11 @@ def plan_inputs(
     if rows is None:
         refuse("Argument `inputs_from` must be rows or a law, but is None.", error=TypeError)
     measured = universality(problem, rows, drawn=drawn)
-    finite = np.isfinite(measured.emergence_time)
-    require(finite.any(), "Argument `problem` must have a direction that emerges, but no direction does in theory.")
+    awaited = _awaited(measured)
+    require(
+        awaited.size > 0,
+        "Argument `problem` must have a direction that emerges later than the start, but no direction does in theory.",
+    )
     worst = float(np.nanmax(measured.resampling_ratio, initial=0.0))
     require(
         worst <= TOO_FEW,
@@ -88,15 +91,21 @@ def plan_inputs(
     )
     rate = resolved_schedule(problem, DEFAULT_RATE if learning_rate is None else learning_rate, batch_size)
     eta = checked_number(rate, "learning_rate", positive=True)
-    emerging = np.sort(measured.emergence_time[finite])
-    chosen = emerging.size if directions is None else checked_integer(directions, "directions", minimum=1)
-    chosen = min(chosen, emerging.size)
-    within = measured.emergence_time <= emerging[chosen - 1]
+    chosen = awaited.size if directions is None else checked_integer(directions, "directions", minimum=1)
+    chosen = min(chosen, awaited.size)
+    within = awaited[:chosen]
     if steps is None:
         times = np.concatenate([measured.emergence_time[within], measured.path_emergence_time[within]])
         steps = math.ceil(LAST_FACTOR * float(times[np.isfinite(times)].max()) / eta)
     check_enough_rows(rows, checked_integer(steps, "steps", minimum=1), batch_size)
     return InputsPlan(problem, rows, measured, eta, steps, chosen)
+
+
+def _awaited(measured: Universality) -> Integers:
+    """Return the directions that emerge later than the start by Gaussian theory, the first to emerge first."""
+    order = np.argsort(measured.emergence_time, kind="stable")
+    times = measured.emergence_time[order]
+    return np.asarray(order[np.isfinite(times) & (times > 0.0)])
 
 
 @with_hints
@@ -208,8 +217,7 @@ def inputs_verdict(plan: InputsPlan, simulations: Mapping[str, xr.Dataset], rate
     """Return the verdict on Gaussian theory by the ratios of times, with all its evidence."""
     measured, P = plan.measured, plan.problem.num_directions
     ratio, error, usable = _ratios(simulations, P)
-    order = np.argsort(measured.emergence_time, kind="stable")[: plan.directions]
-    tested = sorted(order.tolist())
+    tested = sorted(_awaited(measured)[: plan.directions].tolist())
     rows = [_row(plan, p, ratio[p], error[p], int(usable[p]), rate / len(tested)) for p in tested]
     said = [] if set(simulations) == {GAUSSIAN, ON_ROWS} else ["Runs stopped before both kinds of inputs had theirs."]
     said += [f"{stopped}." for runs in simulations.values() if (stopped := unfinished("The runs", runs))][:1]
@@ -219,6 +227,8 @@ def inputs_verdict(plan: InputsPlan, simulations: Mapping[str, xr.Dataset], rate
     ]
     if (worst := float(np.nanmax(measured.resampling_ratio, initial=0.0))) > TRUSTED:
         reasons.append(f"Rows may be too few for resampling: rho = {worst:.2g}.")
+    if plan.problem.inputs is not None and plan.rows.resample:
+        reasons.append("Whether these rows are too few for resampling is not known for inputs with a covariance.")
     values = {
         "predicted_emergence_time": measured.emergence_time,
         "corrected_emergence_time": measured.corrected_emergence_time,
@@ -286,6 +296,8 @@ def _row(plan: InputsPlan, p: int, ratio: float, error: float, usable: int, leve
     if not math.isfinite(ratio):
         return Row(**name, required=True, runs=float(usable), cause="runs end before it emerges: use more steps")
     value, noise = math.log(ratio), error / ratio
+    if noise == 0.0:
+        return Row(**name, required=True, runs=float(usable), cause="all runs take one time: use smaller steps")
     beyond = max(abs(value) - math.log1p(BAND), 0.0) * math.copysign(1.0, value)
     z = beyond / noise
     freedom = 2.0 * (usable - 1.0)

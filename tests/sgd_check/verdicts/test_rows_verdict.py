@@ -87,6 +87,27 @@ def test_nothing_is_decided_by_runs_that_say_little(plan, rows, sentence):
     assert sentence in reasons
 
 
+def test_runs_without_scatter_decide_nothing(plan):
+    verdict, reasons, _ = verdict_of(plan, np.ones(16), np.ones(16))
+    assert verdict == Decision.UNDECIDED
+    assert "all runs take one time: use smaller steps" in reasons
+
+
+def test_directions_that_are_there_at_the_start_are_not_tested():
+    with pytest.raises(ValueError, match="must have a direction that emerges later than the start"):
+        plan_inputs(one_direction(initial_overlaps=([[0.9], [0.1]], np.eye(2), [1e-6, 1e-6])), "rademacher", drawn=2000)
+    start = ([[0.9, 0.0], [0.0, 0.5]], np.eye(2), [1e-8] * 2)
+    problem = one_direction(teacher=Teacher([0.7, 0.5]), width=2, initial_overlaps=start)
+    plan = plan_inputs(problem, "laplace", learning_rate=1e-3, directions=1, drawn=2000)
+    assert plan.measured.emergence_time[0] == 0.0
+    second = runs_with(SPREAD)
+    times = np.stack([np.zeros(16), SPREAD], axis=1)
+    runs = second.drop_dims("direction").assign(emergence_time=(("seed", "direction"), times))
+    tree = inputs_verdict(plan, {"gaussian": runs, "rows": runs}, 0.01)
+    assert tree["comparison"].attrs["verdict"] == "agree"
+    assert "for direction 2" in tree["comparison"].attrs["reasons"]
+
+
 @pytest.mark.parametrize(
     ("ratio", "error", "said", "noise", "word"),
     [
@@ -131,7 +152,7 @@ def test_a_check_of_rows_is_known_to_summaries_tables_pages_and_figures(tmp_path
 @pytest.mark.thorough
 def test_rows_with_a_covariance_are_held_against_gaussian_runs_of_it():
     x = np.random.default_rng(0).standard_normal((4000, 8)) * np.arange(1, 9.0) ** -0.25
-    problem = one_direction(8, inputs=Inputs.from_data(x), initial_overlaps=None, initial_norm=1e-3, width=12)
+    problem = one_direction(8, inputs=Inputs.from_data(x), initial_overlaps=None, initial_norm=1e-3, width=3)
     tree = check_inputs(problem, x, learning_rate=1e-4, steps=40, seeds=4, progress=False)
     assert np.isnan(tree["comparison"]["path_emergence_time"].values).all()
     assert "not derived for inputs with a covariance" in tree["comparison"].attrs["before_runs"]
