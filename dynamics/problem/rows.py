@@ -26,8 +26,8 @@ from hermite.text.messages import not_a_choice, refuse, require, shown
 if TYPE_CHECKING:
     from dynamics.problem.problem import Problem
 
-#: Law of independent coordinates of mean 0 and variance 1 -> its draws, of a shape, and its fourth cumulant.
 _HALF_WIDTH = float(np.sqrt(3.0))
+#: Law of independent coordinates of mean 0 and variance 1 -> its draws, of a shape, and its fourth cumulant.
 LAWS: dict[str, tuple[Callable[[np.random.Generator, tuple[int, int]], Array], float]] = {
     "rademacher": (lambda rng, shape: np.asarray(2.0 * rng.integers(0, 2, shape) - 1.0, dtype=np.float64), -2.0),
     "uniform": (lambda rng, shape: rng.uniform(-_HALF_WIDTH, _HALF_WIDTH, shape), -1.2),
@@ -127,11 +127,12 @@ class Rows:
     Parameters
     ----------
     source : path, array_like, DataFrame, str or callable
-        A file .npy (read block by block, so it may exceed the memory), .npz (of one array) or .csv, or a matrix, with
-        one sample per row; "digits", the 1797 images of scikit-learn (extra "data"), "digits-relu", 256 random relu
-        features of them, or "tanh", 64 tanh features of 32 Gaussian latents; a law of independent coordinates of mean 0
-        and variance 1, "rademacher", "uniform", "gaussian", "laplace" or "exponential" (centred); or a function of a
-        numpy generator and a count that returns so many rows, of mean 0 and covariance I.
+        A file .npy (read block by block, so it may exceed the memory), .npz (of one array) or .csv (names of columns
+        and the index that pandas writes are left out), or a matrix, with one sample per row; "digits", the 1797 images
+        of scikit-learn (extra "data"), "digits-relu", 256 random relu features of them, or "tanh", 64 tanh features of
+        32 Gaussian latents; a law of independent coordinates of mean 0 and variance 1, "rademacher", "uniform",
+        "gaussian", "laplace" or "exponential" (centred); or a function of a numpy generator and a count that returns
+        so many rows, of mean 0 and covariance I.
     resample : bool, default True
         Whether a run draws rows with replacement. With False it takes each row once, in random order. Laws and
         functions always give new rows.
@@ -295,7 +296,12 @@ class Rows:
     def _matrix(self) -> Any:
         """Return the matrix; a .npy file is mapped anew by each call, others are read once."""
         if isinstance(self.source, (str, os.PathLike)) and Path(self.source).suffix == ".npy":
-            return self._opened(self._mapped)
+            array = self._opened(self._mapped)
+            require(
+                self._state == self._state_at_first,
+                f"File {str(self.source)!r} must stay as it is while its rows are read, but has changed.",
+            )
+            return array
         return self._in_memory
 
     @cached_property
@@ -325,6 +331,17 @@ class Rows:
         except (OSError, ValueError, EOFError, BadZipFile) as error:
             text = str(error).rstrip(".")
             refuse(f"File {str(self.source)!r} must hold a matrix of numbers, but does not: {text}.", cause=error)
+
+    @property
+    def _state(self) -> tuple[int, int]:
+        """Size of the file, and the time of its last change in nanoseconds."""
+        status = Path(self.source).stat()
+        return status.st_size, status.st_mtime_ns
+
+    @cached_property
+    def _state_at_first(self) -> tuple[int, int]:
+        """The state of the file when it was read first: moments and coordinates belong to it."""
+        return self._state
 
     def _mapped(self) -> Any:
         array = np.load(self.source, mmap_mode="r", allow_pickle=False)
@@ -431,8 +448,8 @@ class Rows:
             wanted = problem.covariance.eigenvalues_of_axes(problem.dimension)
             require(
                 float(np.abs(wanted - values).max()) <= SAME_SPECTRUM * float(values[0]),
-                "Argument `inputs` must be None, for whitened rows, or Inputs.from_data of the rows, for those with "
-                f"their covariance, but is {problem.covariance!r}.",
+                "Argument `inputs` must have the covariance of the rows, as Inputs.from_data has it, or be isotropic, "
+                f"for whitened rows, but is {problem.covariance!r}.",
             )
 
     def _check_callable(self, dimension: int) -> None:
@@ -502,7 +519,8 @@ class Rows:
             )
             rest[:, : len(directions)] = directions.T
         factor, triangle = np.linalg.qr(rest)
-        return np.asarray(factor * np.sign(np.diagonal(triangle)))
+        # Rows may depend on each other, which leaves zeros on the diagonal.
+        return np.asarray(factor * np.where(np.diagonal(triangle) < 0.0, -1.0, 1.0))
 
     def samples(self, problem: Problem, drawn: int, axes: int | None = None) -> Iterator[Array]:
         """Yield the coordinates of all rows of a matrix, or of `drawn` new rows of a law, some at a time."""

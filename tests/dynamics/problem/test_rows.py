@@ -131,6 +131,26 @@ def test_what_is_no_matrix_of_all_its_numbers_is_refused(matrix):
         Rows.of({})
 
 
+def test_a_file_that_changes_under_its_rows_is_refused(matrix, tmp_path):
+    file = tmp_path / "x.npy"
+    np.save(file, matrix)
+    rows = Rows(file)
+    assert rows.dimension == 5
+    np.save(file, 3.0 * matrix[:300])
+    for read in (lambda: rows.take(np.arange(3)), lambda: list(rows.blocks())):
+        with pytest.raises(ValueError, match="must stay as it is while its rows are read, but has changed"):
+            read()
+
+
+def test_rows_that_depend_on_each_other_give_orthogonal_directions():
+    # Both rows of a placement may be the same, or the mean of all rows, which is no direction.
+    x = np.vstack([np.zeros((30, 4)), np.eye(4), -np.eye(4)])
+    problem = Problem(activation="he3", teacher=Teacher([1.0, 0.9]), width=2, dimension=4)
+    for seed in range(5):
+        turned = coordinates(Rows(x, placement="rows", seed=seed), problem)
+        np.testing.assert_allclose(turned.T @ turned / len(x), np.eye(4), atol=1e-10)
+
+
 def test_a_function_must_return_uncorrelated_real_coordinates():
     def paired(rng, count):
         z = rng.standard_normal((count, 5))
@@ -180,7 +200,9 @@ def test_rows_with_a_covariance_have_that_of_from_data(matrix):
     np.testing.assert_allclose(inputs.eigenvalues, values)
     along = (matrix - matrix.mean(axis=0)).T @ x / len(x)
     np.testing.assert_allclose(np.sum(along**2, axis=0), values)
-    with pytest.raises(ValueError, match=r"Argument `inputs` must be None, for whitened rows, or Inputs.from_data"):
+    with pytest.raises(
+        ValueError, match=r"Argument `inputs` must have the covariance of the rows, as Inputs.from_data"
+    ):
         Rows(matrix).check(problem_in(5, inputs=Inputs.power_law(1.0)))
     with pytest.raises(ValueError, match="Argument `placement` must be 'axes' for inputs with a covariance"):
         Rows(matrix, placement="rows").check(problem)
