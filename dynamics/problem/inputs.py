@@ -89,6 +89,11 @@ class Spectrum(NamedTuple):
 
     def line(self) -> str:
         """Return a sentence on the decay."""
+        if math.isnan(self.alpha):
+            return (
+                f"Covariance of {self.rows} rows: {self.eigenvalues.size} eigenvalues from {self.eigenvalues[0]:.3g} "
+                f"to {self.eigenvalues[-1]:.3g}, too few for a power law."
+            )
         return (
             f"Covariance of {self.rows} rows: {self.eigenvalues.size} eigenvalues from {self.eigenvalues[0]:.3g} to "
             f"{self.eigenvalues[-1]:.3g}, as l^-alpha with alpha = {with_error(self.alpha, self.alpha_error)} at ranks "

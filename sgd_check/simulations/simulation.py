@@ -521,7 +521,8 @@ def simulate(
 
     Polynomials and formulas are simulated as they are, callables by their Hermite series, those of a `Student` by a
     table on [−32, 32] and its tangents beyond, and by "diffusion" all that is no polynomial by the series whose noise
-    is most like its own (`attrs["simulated_link"]`). Runs with a table cannot be resumed from a file. One step costs
+    is most like its own (`attrs["simulated_link"]`). Runs with a table, and on rows of an array or draws of a function,
+    cannot be resumed from a file. One step costs
     O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches, and O(d (m + 32)) by "torch",
     O(B m d) with minibatches.
 

@@ -55,7 +55,8 @@ class InputsPlan:
 
     def describe(self) -> str:
         """Return a sentence on the runs."""
-        return f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, for {self.directions} directions."
+        directions = "1 direction" if self.directions == 1 else f"{self.directions} directions"
+        return f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, for {directions}."
 
 
 def plan_inputs(

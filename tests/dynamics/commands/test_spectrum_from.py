@@ -22,6 +22,14 @@ def test_a_dry_run_tells_the_decay_of_the_spectrum(rows, capsys):
     assert "Covariance of 2000 rows: 12 eigenvalues from 1.0" in capsys.readouterr().err
 
 
+def test_a_spectrum_of_few_eigenvalues_has_no_decay(here, capsys):
+    np.save(here / "few.npy", np.random.default_rng(2).standard_normal((200, 6)))
+    assert main([*SMALL, "--spectrum-from", "few.npy", "--dry-run"]) == 0
+    err = capsys.readouterr().err
+    assert "Covariance of 200 rows: 6 eigenvalues from 1" in err
+    assert ", too few for a power law." in err
+
+
 @pytest.mark.thorough
 def test_the_problem_has_the_spectrum_and_the_dimension_of_the_rows(rows, capsys):
     assert main([*SMALL, "--spectrum-from", "rows.npy", "--quiet"]) == 0
