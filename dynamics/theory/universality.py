@@ -239,6 +239,11 @@ def _check_problem(problem: Problem) -> None:
         "Argument `problem` must have a link of information exponent at least 3, since times on other inputs are not "
         f"derived for k <= 2, but {problem.activation.name} has k = {k}.",
     )
+    require(
+        k <= MOST_DEGREE,
+        f"Argument `problem` must have a link of information exponent at most {MOST_DEGREE}, the largest degree "
+        f"measured on rows, but {problem.activation.name} has k = {k}.",
+    )
 
 
 def _padded(coefficients: Array, size: int) -> Array:

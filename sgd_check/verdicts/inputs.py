@@ -189,7 +189,7 @@ def check_inputs(
     options = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype, "progress": progress}
     tree = carry_out_inputs(plan, rate, options, max_runtime)
     if tree["comparison"].attrs["stop_reason"] == "interrupted":
-        msg = "interrupted; the exception's `dataset` holds the runs so far"
+        msg = "The check was interrupted"
         raise SolveInterrupted(msg, tree)
     return tree
 

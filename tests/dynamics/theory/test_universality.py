@@ -181,6 +181,7 @@ def test_the_line_on_resampling_has_the_largest_ratio_of_all_directions():
     ("problem", "rows", "sentence"),
     [
         (one_pair("he3", 0.35), np.ones((40, 64)), "must have two columns that vary"),
+        (one_pair("he13", 0.35), "rademacher", "must have a link of information exponent at most 12"),
         (one_pair("he2", 0.35), "rademacher", "times on other inputs are not derived for k <= 2, but he2 has k = 2"),
         (
             one_pair("he3", 0.35, dimension=8),

@@ -6,7 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dynamics import Inputs, Problem, Rows, Teacher, figure_style, save, summary, to_table, write_report
+from dynamics import (
+    Inputs,
+    Problem,
+    Rows,
+    SolveInterrupted,
+    Teacher,
+    figure_style,
+    save,
+    summary,
+    to_table,
+    write_report,
+)
 from sgd_check import check_inputs, plot_comparison
 from sgd_check.run.__main__ import main
 from sgd_check.verdicts.evidence import Decision
@@ -85,6 +96,19 @@ def test_nothing_is_decided_by_runs_that_say_little(plan, rows, sentence):
         sentence = "is undecided since only 3 runs are usable; the test needs 4"
     assert verdict == Decision.UNDECIDED
     assert sentence in reasons
+
+
+def test_an_interrupted_check_says_once_where_its_runs_are(monkeypatch):
+    def interrupted(plan, rate, options, max_runtime):
+        tree = inputs_verdict(plan, {"gaussian": runs_with(SPREAD).assign_attrs(stop_reason="interrupted")}, rate)
+        assert (options["seeds"], max_runtime) == (4, None)
+        return tree
+
+    monkeypatch.setattr("sgd_check.verdicts.inputs.carry_out_inputs", interrupted)
+    with pytest.raises(SolveInterrupted) as stopped:
+        check_inputs(one_direction(), "laplace", learning_rate=1e-3, steps=20, seeds=4, drawn=2000)
+    assert str(stopped.value).count("`dataset`") == 1
+    assert stopped.value.dataset["comparison"].attrs["verdict"] == "undecided"
 
 
 def test_runs_without_scatter_decide_nothing(plan):
