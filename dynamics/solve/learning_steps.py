@@ -426,6 +426,8 @@ def _of_one_neuron(problem: Problem, event: str, rate: float, size: int, time: f
             return None
     overlaps, a = problem.start().teacher_overlap[0], float(problem.teacher.coefficients[0])
     law = passage(Chain(problem, a, problem.label_noise), rate / size, level, overlaps)
+    if law is None:
+        return None
     norm = norm_at_arrival(problem, law.log_growth)
     if norm > LARGEST_NORM * a:
         return None
@@ -586,6 +588,8 @@ def _among_others(
     chain = Chain(problem, float(a[place]), math.hypot(problem.label_noise, math.sqrt(variance)))
     overlap = pairs.matched_overlap[place : place + 1]
     law = passage(chain, rate / size, problem.emergence_level, overlap)
+    if law is None:
+        return None
     norm = float(problem.start().squared_norm[pairs.matched_neuron[place]]) * math.exp(min(law.log_growth, 700.0))
     lag = (0.0, 0.0) if event == "emergence" else _lag(problem, place, rate / size, pairs, norm)
     if norm > LARGEST_NORM * a[place] or _above_limit(problem, rate, size) or not math.isfinite(lag[0]):

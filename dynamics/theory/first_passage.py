@@ -46,6 +46,10 @@ END_DENSITY, END_PART, CENTRE_DENSITY = 12.0, 0.01, 0.25
 MOST_DOUBLINGS = 60
 #: Share of runs that never arrive from which on the mean is infinite.
 SOME = 1e-9
+#: Difference of the means on two grids, over the mean, from which on the grids do not resolve the law.
+LARGEST_ERROR = 0.5
+#: Learning rate below which the change of an overlap by one step is lost in rounding.
+LEAST_RATE = 1e-14
 #: Chances at which the law is computed; others are interpolated between them.
 CHANCES = np.unique([0.001, 0.0025, *np.linspace(0.005, 0.995, 199), 0.9975, 0.999])
 #: Ends of an interval that holds 95 % of runs.
@@ -217,7 +221,8 @@ def first_passage(
     ------
     TypeError, ValueError
         If the problem has more neurons or directions, inputs of a covariance or a norm that is not negligible, or if
-        another argument is out of its range.
+        another argument is out of its range, or if noise keeps runs below the level for so long that the grid does not
+        resolve the law.
 
     Notes
     -----
@@ -248,10 +253,18 @@ def first_passage(
         refuse("Argument `learning_rate` must be a number or a share of the limit, but is None.", error=TypeError)
     goal = problem.emergence_level if level is None else checked_number(level, "level", positive=True)
     require(goal < 1.0, f"Argument `level` must be below 1, but is {goal:g}.")
-    require(start in (None, UNIFORM), f"Argument `start` must be None or {UNIFORM!r}, but is {shown(start)}.")
+    require(
+        start is None or (isinstance(start, str) and start == UNIFORM),
+        f"Argument `start` must be None or {UNIFORM!r}, but is {shown(start)}.",
+    )
     overlaps = problem.start().teacher_overlap[0] if start is None else uniform_overlaps(problem.dimension)
     a = float(problem.teacher.coefficients[0])
     law = passage(Chain(problem, a, problem.label_noise), rate, goal, overlaps)
+    if law is None:
+        refuse(
+            f"Arguments `level` and `learning_rate` must let a grid of {FINE.points} overlaps resolve the law of the "
+            f"steps, but are {goal:g} and {rate:.3g}, where noise keeps runs below the level, or rounding hides a step."
+        )
     norm = norm_at_arrival(problem, law.log_growth)
     require(
         norm <= LARGEST_NORM * a,
@@ -299,9 +312,17 @@ class Chain(NamedTuple):
         return bool(self.problem.information_exponent % 2)
 
 
-def passage(chain: Chain, learning_rate: float, level: float, overlaps: Array) -> FirstPassage:
-    """Return the law of the steps until C² ≥ `level`, from equally likely `overlaps` (n,), with its error."""
+def passage(chain: Chain, learning_rate: float, level: float, overlaps: Array) -> FirstPassage | None:
+    """Return the law of the steps until C² ≥ `level`, from equally likely `overlaps` (n,), with its error.
+
+    It is None where grids do not resolve the law: steps are lost in rounding, or arrivals are so rare that those by the
+    errors of interpolation are as many.
+    """
+    if learning_rate < LEAST_RATE:
+        return None
     fine, coarse = (_law(chain, learning_rate, level, overlaps, rule) for rule in (FINE, COARSE))
+    if not (fine.is_sound and coarse.is_sound and fine.is_near(coarse)):
+        return None
     with np.errstate(invalid="ignore"):  # inf − inf
         return fine.answer(learning_rate, level, abs(fine.mean - coarse.mean), np.abs(fine.steps - coarse.steps))
 
@@ -315,6 +336,15 @@ class _Law(NamedTuple):
     never: float
     steps: Array
     log_growth: float
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the mean is 0 or more, and the chance of never is from 0 to 1 but for rounding."""
+        return self.mean >= 0.0 and 0.0 <= self.never <= 1.0 + 1e-6
+
+    def is_near(self, other: _Law) -> bool:
+        """Whether the means of two laws are near each other, or both infinite."""
+        return self.mean == other.mean or abs(self.mean - other.mean) <= LARGEST_ERROR * self.mean < math.inf
 
     def answer(self, learning_rate: float, level: float, mean_error: float, steps_error: Array) -> FirstPassage:
         """Return the law as an answer, with the errors of mean and quantiles."""
@@ -352,7 +382,7 @@ def _law(chain: Chain, learning_rate: float, level: float, overlaps: Array, rule
     square = lu_solve(factors, 2.0 * time - 1.0)
     below = 0.0 if signed else float(weights @ lu_solve(factors, beyond[:, 0]))
     steps, never = _quantiles(change, beyond.sum(axis=1), weights)
-    if never > SOME:
+    if not never <= SOME:
         return _Law(math.inf, math.nan, below + there_below, never, steps, math.inf)
     mean = float(weights @ time)
     deviation = math.sqrt(max(float(weights @ square) - mean**2, 0.0))
@@ -526,6 +556,7 @@ def write_steps(
                         change[j, 0] += weight
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of laws that grids do not resolve
 def _quantiles(change: Array, leaving: Array, weights: Array) -> tuple[Array, float]:
     """Return the numbers of steps (n,) by which shares `CHANCES` of runs arrive, and the share that never does.
 
@@ -537,6 +568,8 @@ def _quantiles(change: Array, leaving: Array, weights: Array) -> tuple[Array, fl
         stop_if_heard()
         powers.append(change)
         never = float(weights.sum() - weights @ leaving)
+        if not -missing[-1] < never < math.inf:  # the grid does not resolve the law
+            break
         if never < missing[-1]:
             never = 0.0
             break

@@ -211,3 +211,29 @@ def test_the_stored_study_covers_as_the_documentation_says():
     assert set(totals) <= set(settings())
     assert 0.94 <= np.mean(covered) <= 0.96
     assert 0.92 <= min(covered) <= max(covered) <= 0.98
+
+
+@pytest.mark.parametrize(
+    ("level", "rate"), [(0.9999, 1e-3), (0.999, 1e-2), (0.995, 1e-3), (0.5, 1e-18), (0.5, 1e-30)]
+)  # fmt: skip
+def test_a_law_that_the_grid_does_not_resolve_is_refused(level, rate):
+    """Noise keeps runs below the level for longer than interpolation can tell, or rounding hides a step."""
+    sentence = (
+        "Arguments `level` and `learning_rate` must let a grid of 401 overlaps resolve the law of the steps, but are "
+        f"{level:g} and {rate:.3g}, where noise keeps runs below the level, or rounding hides a step."
+    )
+    with pytest.raises(ValueError, match="^" + re.escape(sentence)):
+        dynamics.first_passage(single("he3", 32, 0.3, **SPHERICAL), learning_rate=rate, level=level)
+
+
+def test_an_array_of_starts_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match=r"^Argument `start` must be None or .uniform., but is"):
+        dynamics.first_passage(single("he3", 32, **SPHERICAL), learning_rate=1e-3, start=np.array([0.1, 0.2]))
+
+
+def test_intervals_of_rates_that_round_away_are_those_of_leading_order():
+    """At 1e-18 the operator says "never": a homogeneous neuron has the flow time 3.6 with a scatter of 1e-8."""
+    answer = dynamics.predict_emergence(single("he3", 48))
+    steps = dynamics.learning_steps(answer, direction=1, learning_rate=1e-18)
+    assert steps.steps == pytest.approx(steps.time / 1e-18, rel=1e-6)
+    assert 0.0 < steps.steps_high - steps.steps_low < 1e-5 * steps.steps
