@@ -40,6 +40,8 @@ RADII, LEAST_EIGENVALUE = 16, 1e-13
 MOST_HARMONICS = 1e7
 #: A mode with less than this part of the mean of K(x, x) is part of the tail unless the teacher has a part in it.
 LEAST_SIZE = 1e-13
+#: Dimensions up to which harmonics of degree 300 oscillate faster than panels made for a link alone resolve.
+FEW_DIMENSIONS = 8
 #: A degree with more harmonics than this counts as not seen: its samples are beyond any number.
 MOST_EIGENFUNCTIONS = 1e100
 #: Nodes and constants of Weideman's contour for inverse Laplace transforms.
@@ -113,7 +115,10 @@ class SphereRule(NamedTuple):
 
 
 def sphere_rule(value: Callable[[Array], Array], dimension: int) -> SphereRule:
-    """Return the rule for means of `value`, a function of √d s; s is a quantile of a normal number."""
+    """Return the rule for means of `value`, a function of √d s; s is a quantile of a normal number.
+
+    In few dimensions the rule is fine enough for the oscillations of the highest harmonics too.
+    """
     from scipy.special import ndtr, stdtrit
 
     df = float(dimension - 1)
@@ -123,7 +128,13 @@ def sphere_rule(value: Callable[[Array], Array], dimension: int) -> SphereRule:
         t = stdtrit(df, ndtr(-np.abs(z)))
         return np.asarray(-np.sign(z) * t / np.sqrt(df + t**2))
 
-    rule = integrate(lambda z: value(np.sqrt(dimension) * coordinate(z)), 0)
+    def refined(z: Array) -> Array:
+        """Return the function by which panels are halved: its square has the last harmonic in few dimensions."""
+        s = coordinate(z)
+        last = np.cos(0.5 * MAX_DEGREE * np.arccos(s)) if dimension <= FEW_DIMENSIONS else 0.0
+        return np.asarray(value(np.sqrt(dimension) * s) * (1.0 + last))
+
+    rule = integrate(refined, 0)
     weights = rule.weights * np.exp(-0.5 * rule.nodes**2)
     return SphereRule(coordinate(rule.nodes), weights / weights.sum())
 

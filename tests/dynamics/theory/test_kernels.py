@@ -21,6 +21,7 @@ from dynamics.theory.kernels import (
     online_error,
     online_floor,
     ridge_error,
+    unit_parts,
 )
 
 
@@ -235,3 +236,15 @@ def test_large_dimensions_stay_finite():
     assert np.isfinite(found.test_error)
     assert np.isnan(found.samples_to_level[0])  # beyond 1e18 samples
     assert replace(modes_of("relu", 2, 10), tail=0.0).trace < 1.0
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_harmonics_of_all_degrees_are_resolved_in_few_dimensions(d):
+    """The parts of h_3 in degree 3 and in degree 1 on the sphere are of exact moments; all others are 0."""
+    parts = unit_parts(hermite.expand("he3"), 0.0, 1.0, d)
+    first = 1.5 * (1.0 - d / (d + 2.0)) ** 2
+    whole = (15.0 * d**3 / (d * (d + 2.0) * (d + 4.0)) - 18.0 * d / (d + 2.0) + 9.0) / 6.0
+    expected = np.zeros(MAX_DEGREE + 2)
+    expected[[1, 3]] = first, whole - first
+    np.testing.assert_allclose(parts**2, expected, atol=1e-14)
+    assert kernel_modes(hermite.expand("he3"), Teacher([1.0]).units(hermite.expand("he3")), d).lost == 0.0
