@@ -81,7 +81,7 @@ def read_curve(curve: Curve) -> Reading:
         end = PLATEAU_END * time[first[0]]
         flat = int(np.count_nonzero(time <= end))
         require(
-            flat >= FEWEST_PLATEAU,
+            flat >= FEWEST_PLATEAU and end > 0.0,
             f"Curve {name} must begin with a plateau, {FEWEST_PLATEAU} times or more up to half the time at which it "
             f"has fallen to {LEVELS[0]:g} of it, but has {flat}.",
         )
@@ -177,6 +177,10 @@ class Skills(NamedTuple):
 def read_table(table: Any, dimension: float) -> list[Curve] | Skills:
     """Return the curves, or the times of skills, of a table; raise ValueError for another one."""
     columns = _columns(table)
+    require(
+        all(np.size(column) for column in columns.values()),
+        f"Argument `curves` must have rows, but has columns {', '.join(columns)} alone.",
+    )
     if "skill" in columns:
         return _skills(columns)
     require(
@@ -192,7 +196,17 @@ def read_table(table: Any, dimension: float) -> list[Curve] | Skills:
         "dimension" not in columns or not dimension > 0.0,
         "Argument `dimension` must be absent where the table has a column dimension, but is given.",
     )
+    for name, column, least in (("width", width, 1.0), ("dimension", d, 2.0)):
+        require(
+            not (column < least).any() and not np.isinf(column).any(),
+            f"Column {name} of argument `curves` must hold finite numbers from {least:g} on, or none where it is not "
+            f"known, but holds {np.nanmin(column) if (column < least).any() else np.inf:g}.",
+        )
     rate = _numbers(columns, "learning_rate") if "learning_rate" in columns and "time" not in columns else None
+    require(
+        rate is None or bool((np.isfinite(rate) & (rate >= 0.0)).all()),
+        "Column learning_rate of argument `curves` must hold finite numbers of 0 or more, but does not.",
+    )
     names = [str(name) for name in columns["curve"]] if "curve" in columns else [""] * loss.size
     starts = [str(name) for name in columns["start"]] if "start" in columns else [""] * loss.size
     labels = list(zip(names, width.tolist(), d.tolist(), starts, strict=True))
@@ -209,6 +223,7 @@ def read_table(table: Any, dimension: float) -> list[Curve] | Skills:
         least = float(loss[rows].min())
         require(least >= 0.0, f"Curve {name} must have losses of 0 or more, but its least loss is {least:g}.")
         require(times[0] >= 0.0, f"Curve {name} must have times of 0 or later, but begins at {times[0]:g}.")
+        require(times[-1] > 0.0, f"Curve {name} must have times after 0, but has none.")
         curves.append(Curve(name, times, np.maximum(loss[rows], LEAST_LOSS * loss[rows].max()), m, of_d, start or name))
     return curves
 
@@ -283,7 +298,7 @@ def _columns_of_csv(path: Path) -> dict[str, Any]:
             f"Argument `curves` must name a CSV with columns below their names, but {shown(str(path))} is none "
             f"({reason})."
         )
-    return {str(name): rows[name].to_numpy() for name in rows}
+    return {str(name).strip(): rows[name].to_numpy() for name in rows}
 
 
 def _columns_of_dataset(dataset: xr.Dataset) -> dict[str, Any]:

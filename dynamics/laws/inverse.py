@@ -32,7 +32,7 @@ from dynamics.laws.curves import (
 )
 from dynamics.laws.forecasts import METHODS, compare, law_forecasts
 from dynamics.laws.pair_curves import BETAS, DIRECTIONS, RATIOS, Draw, DrawnCurve, PairCurves, RunCurves, Size
-from dynamics.laws.regression import Fit, Regression, learn_targets, nearest_draws
+from dynamics.laws.regression import Fit, Regression, check_coverage, learn_targets, nearest_draws
 from dynamics.problem.checks import check_choice, checked_integer, checked_number
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.trackers import bar_settings, open_bar
@@ -57,6 +57,13 @@ FALLEN, FIRST_PART, FORECAST_END = 0.98, 2.0 / 3.0, 0.02
 MOST_CURVES, FEWEST_SKILLS, UNLIKE = 24, 4, 0.01
 #: Steps over their limit that divide draws into strata, which the intervals cover each; factor that widens them.
 STRATA, WIDENING = (0.03, 0.2), 1.3
+#: What `benchmarks.inverse` measured of intervals of coverage 0.9, by excess, and of times of skills.
+MEASURED = {
+    "free": "With P and m/P known, those of 90 % held β of 85 % or more of flows, and of SGD up to 0.3 of its limit.",
+    "none": "With P and m/P known, those of 90 % held β of 85 % or more of flows, but of half of SGD at 0.3 of its "
+    "limit.",
+    "skills": "How often those of skills hold is not measured.",
+}
 #: Quantities that are inferred, and the range of each.
 BOUNDS = {
     "beta": BETAS,
@@ -194,7 +201,9 @@ def infer(
         "Argument `learning_rate` must be given for excess 'runs', and for no other, but excess is "
         f"{excess!r} and the learning rate is {learning_rate}.",
     )
-    count = checked_integer(draws or (RUNS if by_runs else DRAWS), "draws", minimum=2 * FEWEST_DRAWS)
+    default = RUNS if by_runs else DRAWS
+    count = checked_integer(default if draws is None else draws, "draws", minimum=2 * FEWEST_DRAWS)
+    check_coverage(share, count)
     seed = checked_integer(seed, "seed", minimum=0)
     data = read_table(curves, d)
     if isinstance(data, Skills):
@@ -224,6 +233,12 @@ def infer(
             "Argument `width_per_direction` must be absent where the curves have a width, but is given: give "
             "`directions`.",
         )
+    largest_P, known = P or DIRECTIONS[1], [size.dimension for size in sizes if size.dimension > 0.0]
+    require(
+        min(known, default=np.inf) >= largest_P,
+        f"Argument `directions` must be at most the dimension, {min(known, default=0.0):g}, but is "
+        f"{'drawn up to ' if P is None else ''}{largest_P}.",
+    )
     if not by_runs:
         largest_step = LARGEST_STEP if excess == "free" and readings else 0.0
         emulator = PairCurves(k, P, ratio, largest_step)
@@ -499,7 +514,7 @@ class PreparedInference:
         if self._widening() > 1.0:
             notes.append(
                 f"Intervals are {WIDENING:g} times as wide as those of draws, because coupled flows and SGD "
-                "are not matched pairs: so they hold for 85 % or more of flows, and of SGD up to 0.3 of its limit."
+                f"are not matched pairs. {MEASURED['skills' if not self.readings else self.excess]}"
             )
         if values["beta_low"] <= BETAS[0] or values["beta_high"] >= BETAS[1]:
             notes.append(

@@ -185,7 +185,9 @@ class PairCurves:
         xi = np.minimum(logit_of_square(overlap[is_matched]), LARGEST_LOGIT)
         waiting = self._sum.table.remaining(xi) / learned
         grown = (1.5 - 0.25 * np.log(draw.squared_norm)) / learned
-        t = np.geomspace(0.2 * waiting.min(), (np.maximum(waiting, 0.0) + grown).max(), POINTS)
+        # A neuron that starts close to its direction waits for nothing.
+        first = max(0.2 * waiting.min(), 1e-3 * grown.min())
+        t = np.geomspace(first, (np.maximum(waiting, 0.0) + grown).max(), POINTS)
         loss = self._sum.loss(t, learned, xi, learned / draw.squared_norm) + np.sum(a[~is_matched] ** 2)
         loss = np.clip(loss, LEAST_LOSS, 1.0)
         return DrawnCurve(np.log(t), loss / (1.0 - self.noise_ratio(strength, a, loss)), d)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hermite.arrays import Array, Integers
+from hermite.text.messages import require
 
 #: Lengths of the kernel over the root of a quarter of the number of features, and ridges, that are tried.
 LENGTHS, RIDGES = (2.0, 4.0, 8.0), 10.0 ** np.arange(-3.0, 1.1, 0.5)
@@ -59,12 +60,22 @@ class Regression:
         return Fit(value, self.half_width, self.deviation, likeness, np.argsort(square[0], kind="stable"))
 
 
+def check_coverage(coverage: float, count: int) -> None:
+    """Raise ValueError if so many draws leave too few unused ones for intervals of this coverage."""
+    unused = count - int((FITTED + CHOSEN) * count)
+    require(
+        np.ceil(coverage * (unused + 1)) <= unused,
+        f"Argument `coverage` must be at most {unused / (unused + 1):.4f} for {count} draws, but is {coverage:g}.",
+    )
+
+
 def learn_targets(X: Array, Y: Array, coverage: float, strata: Integers) -> Regression:
     """Return the regression of targets Y (N, T) on features X (N, F) of draws.
 
     Draws are exchangeable; those of the last part give the half-widths, the largest of the quantiles of absolute
     residuals over strata (integers (N,)), and over all draws.
     """
+    check_coverage(coverage, len(X))
     X = np.arcsinh(X / LOGARITHMIC)
     mean, scale = X.mean(axis=0), X.std(axis=0) + 1e-9
     X = (X - mean) / scale

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import dynamics
-from benchmarks.inverse import KINDS, measure
+from benchmarks.inverse import KINDS, TARGET, measure
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.equations.decoupled import PairLosses
 from dynamics.equations.transit import logit_of_square, transit_table
@@ -211,6 +211,32 @@ def test_skills_tell_beta_with_and_without_those_not_learned():
     assert int(part.skill_reached.sum()) == 12
 
 
+def test_an_answer_claims_the_coverage_that_was_measured_for_its_kind():
+    rows, skills = table(staircase(count=80)), {"skill": list("abcdefgh"), "time": np.arange(1.0, 9.0) ** 1.3}
+    measured = json.loads(TARGET.read_text(encoding="utf-8"))
+    covers = {name: kind["covers"] for name, kind in measured.items() if "0.45" not in name}
+    free, none = (infer(rows, k=4, directions=16, excess=excess, **FEW).notes for excess in ("free", "none"))
+    assert min(value for name, value in covers.items() if "free" in name) >= 0.85
+    assert "held β of 85 % or more of flows, and of SGD up to 0.3" in free
+    assert min(value for name, value in covers.items() if "flow" in name and "none" in name) >= 0.85
+    assert covers["sgd, k = 3, P = 8, 0.3 of the limit, excess none"] == pytest.approx(0.5, abs=0.05)
+    assert "but of half of SGD at 0.3" in none
+    assert not any("skill" in name for name in measured)
+    assert "is not measured" in infer(skills, k=4, **FEW).notes
+
+
+def test_draws_of_many_directions_in_few_dimensions_are_finite(rng):
+    curves = PairCurves(4, 16, 3.0, 0.5)
+    drawn = [curves.curve(curves.draw(rng), Size(np.nan, 16.0), rng, seed) for seed in range(40)]
+    assert all(np.isfinite(curve.log_time).all() and np.isfinite(curve.loss).all() for curve in drawn)
+
+
+def test_names_of_columns_may_have_spaces_around_them(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("step , loss ,learning_rate \n1,1.0,0.1\n2,0.5,0.1\n")
+    assert read_table(path, np.nan)[0].loss.tolist() == [1.0, 0.5]
+
+
 def test_a_curve_unlike_all_draws_is_told():
     time = np.geomspace(1.0, 1e6, 200)
     jump = np.where(time < 100.0, 1.0, np.where(time < 5e5, 0.6, 0.01)) * (1.0 - 1e-9 * np.arange(200))
@@ -294,6 +320,20 @@ FALLING = 1.0 / (1.0 + TIME / 100.0) ** 2
         ({"skill": list("aabc"), "time": [1.0, 2.0, 3.0, 4.0]}, {}, "must have one time"),
         ({"skill": list("abcd"), "loss": [1.0, 2.0, 3.0, 4.0]}, {}, "must have a column time"),
         ("missing.csv", {}, "must name a file"),
+        ({"time": [], "loss": []}, {}, "must have rows, but has columns time, loss alone"),
+        ({"skill": [], "time": []}, {}, "must have rows"),
+        ({"time": TIME * 0, "loss": FALLING}, {}, "must have times after 0"),
+        ({"time": np.append([0.0] * 50, TIME[50:]), "loss": FALLING}, {}, "must begin with a plateau"),
+        ({"time": TIME, "loss": FALLING, "width": TIME * 0 - 3}, {}, "width .* from 1 on, .* holds -3"),
+        ({"time": TIME, "loss": FALLING, "width": TIME * 0 + 0.5}, {}, "width .* from 1 on, .* holds 0.5"),
+        ({"time": TIME, "loss": FALLING, "width": TIME * np.inf}, {}, "width .* holds inf"),
+        ({"time": TIME, "loss": FALLING, "dimension": TIME * 0 + 1}, {}, "dimension .* from 2 on, .* holds 1"),
+        ({"step": TIME, "loss": FALLING, "learning_rate": -TIME}, {}, "learning_rate .* 0 or more"),
+        ({"step": TIME, "loss": FALLING, "learning_rate": TIME * np.nan}, {}, "learning_rate .* 0 or more"),
+        ({"time": TIME, "loss": FALLING}, {"dimension": 8, "directions": 16}, "at most the dimension, 8, but is 16"),
+        ({"time": TIME, "loss": FALLING}, {"dimension": 40}, "at most the dimension, 40, but is drawn up to 64"),
+        ({"time": TIME, "loss": FALLING}, {"draws": 0}, "`draws` must be at least 300, but is 0"),
+        ({"time": TIME, "loss": FALLING}, {"draws": 300, "coverage": 0.999}, "at most 0.9890 for 300 draws"),
     ],
 )
 def test_bad_data_get_one_sentence(curves, options, message):
