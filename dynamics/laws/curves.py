@@ -244,6 +244,17 @@ def _skills(columns: dict[str, Any]) -> Skills:
     times, reached = np.zeros(names.size), np.zeros(names.size, dtype=bool)
     values = _numbers(columns, kind) if kind else np.ones(time.size)
     done = _numbers(columns, "reached") > 0.0 if "reached" in columns else np.ones(time.size, dtype=bool)
+    for column, numbers in (("time", time), (kind, values)):
+        require(
+            bool(np.isfinite(numbers).all()),
+            f"Column {column} of argument `curves` must hold finite numbers beside skill, but does not.",
+        )
+    most = 1.0 if kind == "accuracy" else np.inf
+    require(
+        not kind or bool(((values >= 0.0) & (values <= most)).all()),
+        f"Column {kind} of argument `curves` must hold numbers from 0 to {most:g}, but holds "
+        f"{values.min():g} to {values.max():g}.",
+    )
     for at, name in enumerate(names):
         rows = np.flatnonzero(labels == name)
         rows = rows[np.argsort(time[rows], kind="stable")]

@@ -526,7 +526,8 @@ def samples_in_words(dataset: xr.Dataset) -> list[str]:
 def kernel_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
     """Return one row per level of the error: samples of SGD and of the kernel beside it, and how many times fewer.
 
-    Each is the number until this part of its error at the start is left: inf for never, NaN if the run ends before.
+    Each is the number until this part of its error at the start is left: inf for never, NaN if the run ends before, or
+    if a kernel needs more than 1e18.
     The list is empty if the answer has no kernel beside it, or no samples.
     """
     unit = samples_of_one(dataset) if "kernel_error" in dataset else None
@@ -569,6 +570,8 @@ def kernel_in_words(dataset: xr.Dataset) -> list[str]:
         else:
             words = f"{factor:.3g} times fewer" if factor >= 1.0 else f"{1.0 / factor:.3g} times more"
             sentences.append(f"{part} SGD needs {words} samples than the kernel.")
+    elif rows and math.isnan(rows[0]["kernel"]):
+        sentences.append("The kernel needs more than 1e+18 samples until half of its error is left.")
     elif rows:
         sentences.append("The run ends before half of its error is left, so that its samples are not compared.")
     return sentences

@@ -362,9 +362,14 @@ def with_kernel(answer: xr.Dataset, kernel: str) -> xr.Dataset:
             kernel=kernel,
             kernel_link=curve.attrs["kernel_link"],
             kernel_rate=curve.attrs["learning_rate"],
-            kernel_levels=json.dumps({level: count if np.isfinite(count) else None for level, count in levels.items()}),
+            kernel_levels=json.dumps({level: _as_stored(count) for level, count in levels.items()}),
         )
     )
+
+
+def _as_stored(count: float) -> float | str | None:
+    """Return a number of samples ready for JSON: None for never, "nan" for one beyond those that are looked at."""
+    return None if np.isinf(count) else "nan" if np.isnan(count) else count
 
 
 class KernelCurves:

@@ -157,7 +157,8 @@ def kernel_weights(link: HermiteExpansion, radius: float, kernel: str) -> tuple[
         slope = radius**2 * integrate(lambda z: link.derivative(radius * z), 0).norm_squared
         require(
             float(degree @ c**2) <= slope * (1.0 + JUMP),
-            f"Argument `student` must be a link without jumps for the kernel 'ntk', but is {link.name}.",
+            "Argument `kernel` must be 'features' for a link with jumps, where its slope is infinite, but is 'ntk' "
+            f"for {link.name}.",
         )
         size += slope
     return np.sqrt(WEIGHTS[kernel](degree)) * c, size

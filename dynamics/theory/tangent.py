@@ -9,7 +9,9 @@ import numpy as np
 from dynamics.equations.losses import teacher_term
 from dynamics.problem.checks import require
 from dynamics.problem.problem import Problem, check_problem
+from dynamics.theory.kernels import kernel_weights
 from hermite.arrays import Array
+from hermite.text.messages import refuse
 
 #: Most tangent features m D, D the axes in which teacher and neurons lie: their matrix takes 128 MB, and half a minute.
 MOST_FEATURES = 4000
@@ -50,8 +52,8 @@ def tangent_floor(problem: Problem) -> TangentFloor:
     Parameters
     ----------
     problem : Problem
-        With the homogeneous student and isotropic inputs; neurons and teacher must have at most 4000 features m D,
-        D = min(d, m + r) axes, r those of the teacher. Its start is what counts.
+        With the homogeneous student of a link without jumps and isotropic inputs; neurons and teacher must have at most
+        4000 features m D, D = min(d, m + r) axes, r those of the teacher. Its start is what counts.
 
     Returns
     -------
@@ -73,6 +75,10 @@ def tangent_floor(problem: Problem) -> TangentFloor:
     (0.15, 200)
     """
     check_problem(problem, fields=())
+    try:
+        kernel_weights(problem.activation, 1.0, "ntk")
+    except ValueError as error:
+        refuse(f"Argument `problem` must have a link without jumps, but has {problem.activation.name}.", cause=error)
     weights, span = problem.reduced_weights(), problem.teacher.span
     m, axes = weights.shape
     require(

@@ -85,7 +85,7 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
     makers |= {INPUTS: _input_parts, KERNELS: _kernel_parts}
     make_parts = makers.get(theory, _time_parts)
     tables, drawings, numbers = make_parts(tree)
-    verdict = f"{_VERDICTS[word].format('runs' if of_tokens else 'SGD')} {reasons}"
+    verdict = f"{_VERDICTS[word].format('runs' if of_tokens or theory == KERNELS else 'SGD')} {reasons}"
     for node in tree.subtree:  # the first part that was ended from outside before its end
         reason = node.attrs.get("stop_reason")
         if any(reason == cause and cause.resumable for cause in StopReason):

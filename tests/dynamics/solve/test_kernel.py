@@ -9,7 +9,9 @@ import dynamics
 from dynamics import lazy_kernel
 from dynamics.problem import Teacher
 from dynamics.report.findings import find_findings
+from dynamics.report.flows import kernel_in_words, kernel_rows
 from dynamics.solve import __main__ as solve
+from dynamics.solve.kernel import with_kernel
 
 RELU = {"dimension": 24, "student": "relu"}
 
@@ -120,7 +122,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         ),
         (
             ["he4", "--dimension", "9", "--activation", "sign"],
-            "Option --activation must be a link without jumps for the kernel 'ntk', but is sign.",
+            "Option --kernel must be 'features' for a link with jumps, where its slope is infinite, but is 'ntk' for sign.",
         ),
         (
             ["blub", "--dimension", "9"],
@@ -145,7 +147,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         ({"samples": [0]}, "`samples` must be at least 1, but is 0"),
         ({"dimension": 1}, "`dimension` must be at least 2, but is 1"),
         ({"protocol": "sgd"}, "`protocol` must be one of 'online', 'ridge', 'flow', but is 'sgd'"),
-        ({"student": "sign"}, "`student` must be a link without jumps for the kernel 'ntk', but is sign"),
+        ({"student": "sign"}, "`kernel` must be 'features' for a link with jumps, where its slope is infinite, but is 'ntk' for sign"),
         ({"noise": -1.0}, "`noise` must be finite and at least 0, but is -1.0"),
     ],
 )  # fmt: skip
@@ -229,3 +231,13 @@ def test_a_kernel_beside_the_network_is_refused(words, sentence, capsys, tmp_pat
     assert solve.main([*words, "--kernel", "ntk", "--no-progress"]) == 2
     assert capsys.readouterr().err == f"error: {sentence}\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_kernel_beyond_any_number_of_samples_is_not_one_that_never_learns():
+    """In 1e7 dimensions degree 3 takes some 1e20 samples, more than are looked at."""
+    far = dynamics.Problem(activation="he3", teacher=Teacher([1.0]), width=1, dimension=10**7)
+    answer = with_kernel(dynamics.solve_decoupled(far), "ntk")
+    rows = kernel_rows(answer)
+    assert all(np.isnan(row["kernel"]) for row in rows)
+    assert np.isfinite(rows[0]["sgd"])
+    assert "The kernel needs more than 1e+18 samples until half of its error is left." in kernel_in_words(answer)

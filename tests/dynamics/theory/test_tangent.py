@@ -84,3 +84,5 @@ def test_other_problems_are_refused():
         dynamics.tangent_floor(problem_of(inputs=dynamics.Inputs.power_law(0.5)))
     with pytest.raises(TypeError, match="must be a Problem, but is str"):
         dynamics.tangent_floor("he3")
+    with pytest.raises(ValueError, match="must have a link without jumps, but has sign"):
+        dynamics.tangent_floor(problem_of(activation="sign"))

@@ -115,6 +115,7 @@ def test_a_wrong_theory_is_refuted():
     tree = sgd_check.compare(wrong, runs)
     assert tree["comparison"].attrs["verdict"] == "disagree"
     assert "larger than allowed" in tree["comparison"].attrs["reasons"]
+    assert str(dynamics.summary(tree)).startswith("Theory and runs disagree.")
     assert sgd_check.compare(right, runs)["comparison"].attrs["verdict"] != "disagree"
     few = sgd_check.compare(right, runs.isel(seed=slice(0, 11)))["comparison"].attrs
     assert few["verdict"] == "undecided"
