@@ -48,6 +48,10 @@ MOST_DOUBLINGS = 60
 SOME = 1e-9
 #: Difference of the means on two grids, over the mean, from which on the grids do not resolve the law.
 LARGEST_ERROR = 0.5
+#: Relative scatter of steps up to which they have the law of leading order: cells are too wide for such narrow laws.
+NARROW = 0.05
+#: Points of its integral, and steps from the level within which moments of a step lack what leaves.
+PATH, LEAVING = 4001, 6.0
 #: Learning rate below which the change of an overlap by one step is lost in rounding.
 LEAST_RATE = 1e-14
 #: Chances at which the law is computed; others are interpolated between them.
@@ -228,7 +232,8 @@ def first_passage(
     -----
     The grid has 401 overlaps, denser about 0 and at the ends; means use Gauss rules for polynomials and a polar rule
     for other links, and cubic interpolation. Errors are differences from a grid of 201 with fewer nodes. At k odd a
-    neuron below C = −0.95 counts as one at −0.95.
+    neuron below C = −0.95 counts as one at −0.95. Steps that scatter by 5 % or less have the log-normal law of leading
+    order in η.
 
     Examples
     --------
@@ -372,7 +377,7 @@ def _law(chain: Chain, learning_rate: float, level: float, overlaps: Array, rule
     last, signed = math.sqrt(level), chain.is_signed
     points = _grid(LOWEST if signed else -last, last, chain.problem.dimension, rule.points, both=not signed)
     spline = CubicSpline(points, np.eye(points.size))  # of all functions that are 1 at one point
-    change, beyond, growth = _operator(chain, learning_rate, points, rule)
+    change, beyond, growth, moments = _operator(chain, learning_rate, points, rule)
     # Runs that are there at the start take no step.
     waits = overlaps[(overlaps if signed else np.abs(overlaps)) < last]
     weights = spline(np.maximum(waits, points[0])).sum(axis=0) / overlaps.size
@@ -387,7 +392,38 @@ def _law(chain: Chain, learning_rate: float, level: float, overlaps: Array, rule
     mean = float(weights @ time)
     deviation = math.sqrt(max(float(weights @ square) - mean**2, 0.0))
     log_growth = float(weights @ lu_solve(factors, growth))
+    if overlaps.size == waits.size == 1 and deviation <= NARROW * mean:
+        first = float(overlaps[0] if signed else abs(overlaps[0]))
+        deviation, steps = _narrow(points, moments, first, mean) or (deviation, steps)
     return _Law(mean, deviation, below + there_below, 0.0, steps, log_growth)
+
+
+def _narrow(points: Array, moments: Array, first: float, mean: float) -> tuple[float, Array] | None:
+    r"""Return the standard deviation of the steps from `first` to the last of `points` (count,), and quantiles (n,).
+
+    `moments` (2, count) are the mean and the variance of the change of an overlap in a step, and `mean` is the mean
+    number of steps. The law is the log-normal one of leading order in η, of the variance
+
+    .. math:: \int \frac{\mathrm{Var}(C' - C)}{(E (C' - C))^3}\, dC.
+
+    It is None where fewer than four points lie on the path, as at steps that are not small.
+    """
+    from scipy.interpolate import CubicSpline
+    from scipy.special import ndtri
+
+    drift, variance = moments
+    last = points[-1]
+    counts = (points < last - LEAVING * np.sqrt(np.maximum(variance, 0.0))) & (drift > 0.0) & (variance > 0.0)
+    barred = np.flatnonzero(~counts & (points < first))
+    path = np.flatnonzero(counts)
+    path = path[path > barred[-1]] if barred.size else path
+    if path.size < 4:
+        return None
+    x = np.linspace(first, last, PATH)
+    values = np.exp(CubicSpline(points[path], np.log(variance[path] / drift[path] ** 3))(x))
+    deviation = math.sqrt(float(np.trapezoid(values, x)))
+    scatter = math.sqrt(math.log1p((deviation / mean) ** 2))
+    return deviation, np.ceil(mean * np.exp(scatter * ndtri(CHANCES) - 0.5 * scatter**2))
 
 
 def _grid(low: float, high: float, dimension: int, count: int, *, both: bool) -> Array:
@@ -427,10 +463,11 @@ def _normal_rule(count: int) -> tuple[Array, Array]:
     return np.asarray(nodes), np.asarray(weights / weights.sum())
 
 
-def _operator(chain: Chain, learning_rate: float, points: Array, rule: Rule) -> tuple[Array, Array, Array]:
-    """Return P − 1 (count, count), the mass that leaves below and above (count, 2), and the mean of ln |w'|²/|w|².
+def _operator(chain: Chain, learning_rate: float, points: Array, rule: Rule) -> tuple[Array, Array, Array, Array]:
+    """Return P − 1 (count, count), the mass that leaves below and above (count, 2), and means of one step.
 
-    They are of one step from the overlaps `points` (count,), the last one (count,) 0 for a spherical neuron.
+    They are of a step from the overlaps `points` (count,). The means are that of ln |w'|²/|w|² (count,), 0 for a
+    spherical neuron, and mean and variance (2, count) of C' − C, without the mass that leaves.
     """
     problem, noise = chain.problem, chain.noise
     link, teacher = problem.activation, problem.teacher_link
@@ -458,8 +495,10 @@ def _operator(chain: Chain, learning_rate: float, points: Array, rule: Rule) -> 
     flags = np.array([is_homogeneous(problem), not chain.is_signed], dtype=np.int64)
     write_steps(points, cells, sample, slope, labels, rules, learning_rate, flags, (change, tilt, beyond, growth))
     drift = change @ points - change.sum(axis=1) * points + tilt.sum(axis=1)
+    gaps = points - points[:, None]
+    variance = np.sum(gaps * (change * gaps + 2.0 * tilt), axis=1) - drift**2
     change[np.diag_indices(points.size)] = -change.sum(axis=1) - beyond.sum(axis=1)
-    return change + tilt @ _slopes(points, drift), beyond, growth
+    return change + tilt @ _slopes(points, drift), beyond, growth, np.array([drift, variance])
 
 
 def _slopes(points: Array, drift: Array) -> Array:
