@@ -184,7 +184,7 @@ def test_one_neuron_in_many_dimensions_has_an_interval():
     assert finer.mean_error < 0.01 * finer.mean_steps == pytest.approx(0.01 * found.steps)
 
 
-@pytest.mark.filterwarnings("ignore:The flow sees relu")
+@pytest.mark.filterwarnings("ignore:The flow sees relu through its Hermite series")
 def test_one_neuron_has_an_interval_at_low_degree():
     """relu in R^64: the mean of 39 drawn runs is within four standard errors (6e-5) of the exact law."""
     problem = single("relu", overlap=0.05, dimension=64)
