@@ -309,7 +309,7 @@ class PreparedInference:
     def work(self) -> str:
         """Return the expected work in words."""
         number = len(self.readings)
-        what = f"{number} curves" if number else "Times of skills"
+        what = f"{number} curve{'s' * (number > 1)}" if number else "Times of skills"
         kind = "runs of SGD each: minutes" if self.excess == "runs" else "draws: seconds"
         return f"{what}, {self.count} {kind}."
 

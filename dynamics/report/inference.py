@@ -55,7 +55,7 @@ def _inference(dataset: xr.Dataset) -> Found:
     beta, low, high = (float(dataset[f"beta{end}"]) for end in ("", "_low", "_high"))
     percent = 100.0 * dataset.attrs["coverage"]
     sentences = [
-        f"beta = {beta:.2f}, from {low:.2f} to {high:.2f} with coverage {percent:.0f} % of draws, at k = "
+        f"beta = {beta:.2f}, from {low:.2f} to {high:.2f} with coverage {percent:.4g} % of draws, at k = "
         f"{dataset.attrs['k']}.",
         "unit of time: flow time times d^(1-k/2) in one unit of the data's time.",
     ]

@@ -355,13 +355,16 @@ def test_the_command_reads_a_csv_prints_and_draws(tmp_path, capsys, monkeypatch)
     monkeypatch.chdir(tmp_path)
     rows = table(staircase(count=80))
     np.savetxt("runs.csv", np.stack([rows["time"], rows["loss"]], 1), delimiter=",", header="time,loss", comments="")
-    assert main(["infer", "runs.csv", "--k", "4", "--draws", "600", "--json", "--no-progress"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    options = ["--draws", "900", "--coverage", "0.995"]
+    assert main(["infer", "runs.csv", "--k", "4", *options, "--json", "--no-progress"]) == 0
+    told = capsys.readouterr()
+    assert "1 curve, 900 draws" in told.err
+    result = json.loads(told.out)
     assert [row["quantity"] for row in result["points"]][:2] == ["beta", "unit of time"]
     assert (tmp_path / "study-infer.png").exists()
     stored = dynamics.load("study-infer.nc")
     assert stored.attrs["answer"] == "inference"
-    assert "beta = " in str(dynamics.summary(stored))
+    assert "with coverage 99.5 % of draws" in str(dynamics.summary(stored))
     (tmp_path / "skills.csv").write_text("skill,time\n" + "\n".join(f"s{p},{p**1.3}" for p in range(1, 9)))
     assert main(["infer", "skills.csv", "--k", "3", "--draws", "300", "--output", "skills.nc", "--no-progress"]) == 0
     assert "8 of 8 skills" in capsys.readouterr().out
