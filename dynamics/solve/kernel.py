@@ -49,6 +49,8 @@ MOST, PER_DECADE, ZOOM = {"online": 1e18, "ridge": 1e30}, 12, 24
 #: Degrees that a dataset tells apart: at least up to the first, at most up to the second, and up to the last one of
 #: which the teacher has this part of its mean square.
 FEWEST_DEGREES, LAST_DEGREE, LEAST_PART = 6, 40, 1e-6
+#: Largest noise and ridge, whose squares and products with samples are numbers.
+LARGEST = 1e100
 #: So many samples count as endless.
 ENDLESS = 1e15
 INPUTS_IN_WORDS = {"sphere": "uniform on |x| = √d", "gaussian": "N(0, I)"}
@@ -150,6 +152,7 @@ def kernel_question(
     ):  # fmt: skip
         check_choice(name, value, choices)
     problem, own_link = _problem_of(link, dimension, student, noise)
+    checked_number(problem.label_noise, "noise", positive=False, maximum=LARGEST)
     takers: dict[str, tuple[object, str]] = {
         "ridge": (ridge, "ridge"), "learning_rate": (learning_rate, "online"), "times": (times, "flow")
     }  # fmt: skip
@@ -187,7 +190,7 @@ def kernel_question(
         protocol=protocol,
         inputs=inputs,
         width=features,
-        ridge=checked_number(RIDGE if ridge is None else ridge, "ridge", positive=False),
+        ridge=checked_number(RIDGE if ridge is None else ridge, "ridge", positive=False, maximum=LARGEST),
         rate=RATE if learning_rate is None else learning_rate,
         samples=None if counts is None else tuple(checked_integer(n, "samples", minimum=1) for n in counts),
         is_single=is_single,

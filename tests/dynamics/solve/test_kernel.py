@@ -148,6 +148,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         ({"dimension": 1}, "`dimension` must be at least 2, but is 1"),
         ({"protocol": "sgd"}, "`protocol` must be one of 'online', 'ridge', 'flow', but is 'sgd'"),
         ({"student": "sign"}, "`kernel` must be 'features' for a link with jumps, where its slope is infinite, but is 'ntk' for sign"),
+        ({"noise": 1e200}, r"`noise` must be at most 1e\+100, but is 1e\+200"),
+        ({"ridge": 1e300, "protocol": "ridge"}, r"`ridge` must be at most 1e\+100, but is 1e\+300"),
         ({"noise": -1.0}, "`noise` must be finite and at least 0, but is -1.0"),
     ],
 )  # fmt: skip
