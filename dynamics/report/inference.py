@@ -71,7 +71,8 @@ def _inference(dataset: xr.Dataset) -> Found:
             else "The first two thirds reach too few levels for a forecast of the last third."
         )
     sentences += [dataset.attrs["notes"]] if dataset.attrs.get("notes") else []
-    return {"points": points}, sentences
+    words = {name: dataset.attrs[name] for name in ("notes", "forecast_verdict") if dataset.attrs.get(name)}
+    return {"points": points} | words, sentences
 
 
 def _draw(dataset: xr.Dataset, axes: Array) -> None:

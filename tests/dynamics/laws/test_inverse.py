@@ -364,6 +364,7 @@ def test_the_command_reads_a_csv_prints_and_draws(tmp_path, capsys, monkeypatch)
     assert (tmp_path / "study-infer.png").exists()
     stored = dynamics.load("study-infer.nc")
     assert stored.attrs["answer"] == "inference"
+    assert [result[name] for name in ("notes", "forecast_verdict")] == [stored.notes, stored.forecast_verdict]
     assert "with coverage 99.5 % of draws" in str(dynamics.summary(stored))
     (tmp_path / "skills.csv").write_text("skill,time\n" + "\n".join(f"s{p},{p**1.3}" for p in range(1, 9)))
     assert main(["infer", "skills.csv", "--k", "3", "--draws", "300", "--output", "skills.nc", "--no-progress"]) == 0
