@@ -15,6 +15,7 @@ from email.parser import HeaderParser
 from pathlib import Path
 
 import jinja2
+import numpy as np
 import pytest
 import yaml
 from processes import ROOT
@@ -44,8 +45,8 @@ NAMES = {
     "files": "import dynamics, xarray\n",
     "solvers": "import dynamics\nproblem = dynamics.Problem(activation='he4', teacher=dynamics.Teacher([1.0, 0.8]), width=8, dimension=16)\n",
 }
-#: Commands that need PyTorch, which this environment has not: they say so.
-WITH_TORCH = {"sgd_check.tokens"}
+#: Word of a command -> extra that it needs, which this environment has not: the command says so.
+EXTRAS = {"sgd_check.tokens": "torch", "digits": "data"}
 
 
 def tracked(*names):
@@ -148,10 +149,11 @@ def run_first_block(page, folder):
             words = shlex.split(line, comments=True)
             assert words.pop(0) == ".venv/bin/python"
             words = [word for word in words if word != "--open"]
-            if words[1] in WITH_TORCH:
+            extra = next((EXTRAS[word] for word in words if word in EXTRAS), None)
+            if extra is not None:
                 ended = installed(*words, cwd=folder)
                 assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-                assert ended.stderr.endswith('need an extra package: pip install "feature-emergence[torch]".\n')
+                assert ended.stderr.endswith(f' an extra package: pip install "feature-emergence[{extra}]".\n')
             else:
                 done(*words, *(["--dry-run"] if page in LONG else []), cwd=folder)
 
@@ -169,4 +171,9 @@ def test_the_first_block_of_a_page_runs(page, tmp_path):
     for example in (ROOT / "docs" / "examples").glob("*.py"):
         shutil.copy(example, tmp_path)
     (tmp_path / "weights.csv").write_text("".join(f"{0.9**p}\n" for p in range(12)), encoding="utf-8")
+    # Sixteen steps of a_p² at times 1/a_p, as "inverse" reads them.
+    steps = [(t, sum(p**-2.0 for p in range(1, 17) if t < p)) for t in np.geomspace(0.05, 20.0, 120)]
+    (tmp_path / "runs.csv").write_text(
+        "time,loss\n" + "".join(f"{t},{loss}\n" for t, loss in steps if loss > 0.0), encoding="utf-8"
+    )
     run_first_block(page, tmp_path)
