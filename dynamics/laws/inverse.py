@@ -57,7 +57,7 @@ FALLEN, FIRST_PART, FORECAST_END = 0.98, 2.0 / 3.0, 0.02
 MOST_CURVES, FEWEST_SKILLS, UNLIKE = 24, 4, 0.01
 #: Steps over their limit that divide draws into strata, which the intervals cover each; factor that widens them.
 STRATA, WIDENING = (0.03, 0.2), 1.3
-#: What `benchmarks.inverse` measured of intervals of coverage 0.9, by excess, and of times of skills.
+#: Coverage that `benchmarks.inverse` measured of intervals of 0.9, by excess, and of times of skills.
 MEASURED = {
     "free": "With P and m/P known, those of 90 % held β of 85 % or more of flows, and of SGD up to 0.3 of its limit.",
     "none": "With P and m/P known, those of 90 % held β of 85 % or more of flows, but of half of SGD at 0.3 of its "
