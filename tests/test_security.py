@@ -58,9 +58,11 @@ def test_sources_run_nothing_that_they_are_given():
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 imported.add((path.name, str(node.module).partition(".")[0]))
             elif isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "shell"):
-                allowed.add((path.name, node.arg))
+                is_false = isinstance(node.value, ast.Constant) and node.value.value is False
+                allowed |= set() if is_false else {(path.name, node.arg)}
     assert called == {
         ("closed_forms.py", "sympy.sympify"),
+        ("rows.py", "np.load"),  # of arrays alone: `allow_pickle` is never True, see below
         ("expansion.py", "sympy.sympify"),  # of exact numbers, which are no text
         ("sampled_links.py", "sympy.sympify"),  # of formulas of known links, constants of the module
     }
