@@ -39,7 +39,7 @@ POINTS, OF_POWERS, SPREADS = 2**12, 2**14, (1.4, 1.6)
 NOISE_NODES = 3
 
 
-class Parts(NamedTuple):
+class NetworkParts(NamedTuple):
     """V (C, m), b (m,), M (m, P) and Q (m, m) of a network; of students without them V is 1 and b 0."""
 
     V: Array
@@ -50,14 +50,16 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers y (N,) of a network that move, of all that `Parts` have; the others keep the values of `start`."""
+    """The numbers y (N,) of a network that move, of all in `NetworkParts`; the others keep the values of `start`."""
 
-    start: Parts
+    start: NetworkParts
     #: Whether each of [V | b | M | Q on and above the diagonal] moves.
     moves: Array
 
     @classmethod
-    def of(cls, start: Parts, *, outputs: bool, biases: bool, weights: bool = True, lengths: bool = True) -> Numbers:
+    def of(
+        cls, start: NetworkParts, *, outputs: bool, biases: bool, weights: bool = True, lengths: bool = True
+    ) -> Numbers:
         """Return the numbers of a network of which outputs, biases, weights and their lengths move, or not."""
         m = len(start.Q)
         square = np.equal.outer(np.arange(m), np.arange(m))[np.triu_indices(m)]
@@ -69,12 +71,12 @@ class Numbers:
         """The number N of numbers that move."""
         return int(self.moves.sum())
 
-    def pack(self, parts: Parts) -> Array:
+    def pack(self, parts: NetworkParts) -> Array:
         """Return the numbers y (N,) of the parts of a network, or of their rates."""
         upper = np.triu_indices(len(parts.Q))
         return np.asarray(np.concatenate([parts.V.ravel(), parts.b, parts.M.ravel(), parts.Q[upper]])[self.moves])
 
-    def unpack(self, y: Array) -> Parts:
+    def unpack(self, y: Array) -> NetworkParts:
         """Return the parts of a network with the numbers y (N,)."""
         V, b, M, Q = self.start
         m, upper = len(Q), np.triu_indices(len(Q))
@@ -84,7 +86,7 @@ class Numbers:
         first, second, third, last = np.split(every, at)
         square = np.zeros((m, m))
         square[upper] = last
-        return Parts(first.reshape(V.shape), second, third.reshape(M.shape), square + np.triu(square, 1).T)
+        return NetworkParts(first.reshape(V.shape), second, third.reshape(M.shape), square + np.triu(square, 1).T)
 
 
 #: Shares (T,) of a label, q and p (m, T), and the rows of V and b in u, (C m + m, T).
@@ -139,13 +141,13 @@ class StepNoise:
                 gradient += (q * shares) @ X.T + np.sum(p * shares, axis=1)[:, None] * W
         covariance = (self.rate / self.batch) * (square - np.outer(mean, mean))
         change = self.rate * (more / self.batch + (1.0 - 1.0 / self.batch) * gradient @ gradient.T)
-        zeros = Parts(np.zeros_like(parts.V), np.zeros_like(parts.b), np.zeros_like(parts.M), change)
+        zeros = NetworkParts(np.zeros_like(parts.V), np.zeros_like(parts.b), np.zeros_like(parts.M), change)
         return covariance, self.numbers.pack(zeros)
 
-    def _samples(self, parts: Parts, W: Array, X: Array, labels: of_labels.Labels) -> list[_Sample]:
+    def _samples(self, parts: NetworkParts, W: Array, X: Array, labels: of_labels.Labels) -> list[_Sample]:
         """Return for each label its shares (T,), q and p (m, T), and the rows of V and b in u, (C m + m, T)."""
         problem, (V, b, _, Q) = self.problem, parts
-        link, products, found = problem.activation, W @ X, list[_Sample]()
+        link, products, samples = problem.activation, W @ X, list[_Sample]()
         if problem.kind == "homogeneous":
             length = np.sqrt(np.diag(Q))[:, None]
             z = products / length
@@ -153,8 +155,8 @@ class StepNoise:
             f, turn = np.sum(length**2 * value, axis=0), 2.0 * value - z * slope
             for y, shares in zip(labels.values, labels.weights, strict=True):
                 error = f - y
-                found.append((shares, error * length * slope, error * turn, np.zeros((V.size + b.size, error.size))))
-            return found
+                samples.append((shares, error * length * slope, error * turn, np.zeros((V.size + b.size, error.size))))
+            return samples
         student = cast("Student", problem.student) if problem.kind == "network" else None
         scale = 1.0 if student is None else student.output_scale
         rates = (1.0, 0.0, 0.0) if student is None else student.learning_rates
@@ -172,11 +174,11 @@ class StepNoise:
             outer = -rates[1] * scale * (g[:, None] * value).reshape(V.size, -1)
             rows, q = np.concatenate([outer, -rates[2] * q]), rates[0] * q
             p = -q * products / np.diag(Q)[:, None] if on_sphere else np.full_like(q, decay)
-            found.append((shares, q, p, rows))
-        return found
+            samples.append((shares, q, p, rows))
+        return samples
 
     def _moved(
-        self, parts: Parts, W: Array, X: Array, length: Array, q: Array, p: Array, rows: Array
+        self, parts: NetworkParts, W: Array, X: Array, length: Array, q: Array, p: Array, rows: Array
     ) -> Array:  # fmt: skip
         """Return u (N, T), by which one sample moves the numbers, over η/B."""
         (_, _, M, Q), m, r = parts, len(W), self.problem.teacher.span
@@ -223,7 +225,7 @@ def uniform_covariance(numbers: Numbers) -> Array:
     return np.diag(np.concatenate([np.zeros(V.size + b.size), of_M, of_Q])[numbers.moves])
 
 
-def slack(parts: Parts, onto: Array) -> float:
+def slack(parts: NetworkParts, onto: Array) -> float:
     """Return the least eigenvalue of Q − MMᵀ on the teacher's axes, over the mean square length, at least 0."""
     M = parts.M @ onto
     return max(float(np.linalg.eigvalsh(parts.Q - M @ M.T)[0]), 0.0) / math.sqrt(float(np.mean(np.diag(parts.Q) ** 2)))

@@ -34,7 +34,7 @@ LEAST_LOSS = 1e-12
 BEYOND = 30.0
 
 
-class Curve(NamedTuple):
+class LossCurve(NamedTuple):
     """A loss (T,) at increasing times (T,), in units of the user, with width and dimension, NaN if not known."""
 
     name: str
@@ -67,7 +67,7 @@ class Reading(NamedTuple):
         return float(self.crossing[reference(self.crossing.size)])
 
 
-def read_curve(curve: Curve) -> Reading:
+def read_curve(curve: LossCurve) -> Reading:
     """Return the reading of a curve; raise ValueError without a plateau at the start or with too few levels."""
     name, time, loss = curve.name, curve.time, curve.loss
     top = float(np.median(loss[:FEWEST_PLATEAU]))
@@ -174,7 +174,7 @@ class Skills(NamedTuple):
     reached: Array
 
 
-def read_table(table: Any, dimension: float) -> list[Curve] | Skills:
+def read_table(table: Any, dimension: float) -> list[LossCurve] | Skills:
     """Return the curves, or the times of skills, of a table; raise ValueError for another one."""
     columns = _columns(table)
     require(
@@ -189,8 +189,8 @@ def read_table(table: Any, dimension: float) -> list[Curve] | Skills:
     )
     loss, time = _numbers(columns, "loss"), _numbers(columns, "time" if "time" in columns else "step")
     width, d = (
-        _numbers(columns, name) if name in columns else np.full(loss.size, other)
-        for name, other in (("width", np.nan), ("dimension", dimension))
+        _numbers(columns, name) if name in columns else np.full(loss.size, default)
+        for name, default in (("width", np.nan), ("dimension", dimension))
     )
     require(
         "dimension" not in columns or not dimension > 0.0,
@@ -224,7 +224,9 @@ def read_table(table: Any, dimension: float) -> list[Curve] | Skills:
         require(least >= 0.0, f"Curve {name} must have losses of 0 or more, but its least loss is {least:g}.")
         require(times[0] >= 0.0, f"Curve {name} must have times of 0 or later, but begins at {times[0]:g}.")
         require(times[-1] > 0.0, f"Curve {name} must have times after 0, but has none.")
-        curves.append(Curve(name, times, np.maximum(loss[rows], LEAST_LOSS * loss[rows].max()), m, of_d, start or name))
+        curves.append(
+            LossCurve(name, times, np.maximum(loss[rows], LEAST_LOSS * loss[rows].max()), m, of_d, start or name)
+        )
     return curves
 
 
@@ -321,7 +323,7 @@ def _columns_of_dataset(dataset: xr.Dataset) -> dict[str, Any]:
     parameters = json.loads(dataset.attrs.get("parameters", "{}"))
     problem = parameters.get("problem", {})
     columns: dict[str, Any] = {"loss": loss, axis: dataset[axis]}
-    others = [str(dim) for dim in loss.dims if dim not in (axis, "time", "step", "time_index", "width", "dimension")]
+    extra = [str(dim) for dim in loss.dims if dim not in (axis, "time", "step", "time_index", "width", "dimension")]
     for name in ("width", "dimension"):
         value = dataset[name] if name in dataset.variables else problem.get(name)
         if value is not None:
@@ -332,12 +334,12 @@ def _columns_of_dataset(dataset: xr.Dataset) -> dict[str, Any]:
     solver = parameters.get("solver", {})
     share_start = solver.get("answer") == "simulation" and solver.get("starts") is None
     of_samples = ("point_seed", "seed") if share_start else ("point_seed",)
-    for name, dims in (("curve", others), ("start", [dim for dim in others if dim not in of_samples])):
+    for name, dims in (("curve", extra), ("start", [dim for dim in extra if dim not in of_samples])):
         shape = broadcast["loss"]
         labels = [xr.broadcast(dataset[dim], shape)[0].transpose(*shape.dims).values.ravel() for dim in dims]
         if labels:
             table[name] = np.array([" ".join(map(str, label)) for label in zip(*labels, strict=True)])
-        elif others:
+        elif extra:
             table[name] = np.full(shape.size, "1")
     return table
 

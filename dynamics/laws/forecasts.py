@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import least_squares
 
-from dynamics.laws.curves import Curve, Reading
+from dynamics.laws.curves import LossCurve, Reading
 from dynamics.laws.surface import FEWEST, fit_surface
 from hermite.arrays import Array
 
@@ -20,7 +20,7 @@ EXPONENTS = (0.3, 0.8, 2.0)
 
 
 def law_forecasts(
-    curves: Sequence[Curve], readings: Sequence[Reading], cuts: Sequence[float]
+    curves: Sequence[LossCurve], readings: Sequence[Reading], cuts: Sequence[float]
 ) -> dict[str, list[Array]]:
     """Return, by method, ln of the loss over the plateau at the times of every reading, from times before its cut.
 
@@ -81,10 +81,10 @@ def compare(errors: Array) -> str:
     if not logs.size:
         return CANNOT_TELL
     best = int(np.argmin(logs.mean(axis=1)))
-    others = np.delete(logs, best, axis=0) - logs[best]
-    if others.shape[1] >= FEWEST_PAIRED:
-        error = others.std(axis=1, ddof=1) / np.sqrt(others.shape[1])
-        is_better = bool((others.mean(axis=1) > t.ppf(0.975, others.shape[1] - 1) * error).all())
+    excess = np.delete(logs, best, axis=0) - logs[best]
+    if excess.shape[1] >= FEWEST_PAIRED:
+        error = excess.std(axis=1, ddof=1) / np.sqrt(excess.shape[1])
+        is_better = bool((excess.mean(axis=1) > t.ppf(0.975, excess.shape[1] - 1) * error).all())
     else:
-        is_better = bool((others > np.log(TOLD)).all())
+        is_better = bool((excess > np.log(TOLD)).all())
     return METHODS[best] if is_better else CANNOT_TELL

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from dynamics.commands.catalogue import study_function
 from dynamics.laws.curves import (
     LEVELS,
-    Curve,
+    LossCurve,
     Reading,
     Skills,
     as_saved,
@@ -233,10 +233,10 @@ def infer(
             "Argument `width_per_direction` must be absent where the curves have a width, but is given: give "
             "`directions`.",
         )
-    largest_P, known = P or DIRECTIONS[1], [size.dimension for size in sizes if size.dimension > 0.0]
+    largest_P, dimensions = P or DIRECTIONS[1], [size.dimension for size in sizes if size.dimension > 0.0]
     require(
-        min(known, default=np.inf) >= largest_P,
-        f"Argument `directions` must be at most the dimension, {min(known, default=0.0):g}, but is "
+        min(dimensions, default=np.inf) >= largest_P,
+        f"Argument `directions` must be at most the dimension, {min(dimensions, default=0.0):g}, but is "
         f"{'drawn up to ' if P is None else ''}{largest_P}.",
     )
     if not by_runs:
@@ -279,7 +279,7 @@ class Curves(NamedTuple):
 Sample: TypeAlias = list[tuple[Draw, list[DrawnCurve]]]
 
 
-class Draws(NamedTuple):
+class DrawnCurves(NamedTuple):
     """Drawn curves as the user's were read: features (N, F), targets (N, T), strata of the step (N,), and ln L."""
 
     features: Array
@@ -296,7 +296,7 @@ class Draws(NamedTuple):
 class PreparedInference:
     """Checked curves or skills, and the draws from which β is inferred."""
 
-    data: list[Curve] | Skills
+    data: list[LossCurve] | Skills
     readings: list[Reading]
     sizes: list[Size]
     emulator: PairCurves
@@ -370,7 +370,7 @@ class PreparedInference:
         ]
         return values, {"notes": " ".join(notes)}
 
-    def _of_curves(self, curves: list[Curve], bar: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _of_curves(self, curves: list[LossCurve], bar: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return values and attributes of curves: what is inferred, bands, and forecasts of the last third."""
         sample = self.sample(bar)
         draws = self.read(self.readings, sample)
@@ -421,7 +421,7 @@ class PreparedInference:
             sample.append((draw, curves))
         return sample
 
-    def regression(self, draws: Draws) -> Regression:
+    def regression(self, draws: DrawnCurves) -> Regression:
         """Return what is learned from draws."""
         return learn_targets(draws.features, draws.targets, self.coverage, draws.strata)
 
@@ -431,7 +431,7 @@ class PreparedInference:
         fit = regression.at(_features(self.readings, self.sizes))
         return fit, self._inferred(fit, log_unit)
 
-    def _floor(self, draws: Draws) -> dict[str, float]:
+    def _floor(self, draws: DrawnCurves) -> dict[str, float]:
         """Return the floor with the ends of its interval, for which the last losses count too."""
         features = np.concatenate([draws.features, draws.ends], axis=1)
         target = draws.targets[:, [TARGETS.index("floor")]]
@@ -440,7 +440,7 @@ class PreparedInference:
         interval = fit.value[0] + fit.half_width[0] * np.array([0.0, -1.0, 1.0])
         return dict(zip(("floor", "floor_low", "floor_high"), np.clip(interval, 0.0, 1.0).tolist(), strict=True))
 
-    def read(self, readings: Sequence[Reading], sample: Sample) -> Draws:
+    def read(self, readings: Sequence[Reading], sample: Sample) -> DrawnCurves:
         """Return the drawn curves as `readings` were read, without draws that do not fall as far."""
         rng, rows = np.random.default_rng([self.seed, 1]), []
         largest = min(LARGEST_FLOOR, *(reading.lowest for reading in readings)) if self.excess == "free" else 0.0
@@ -469,7 +469,7 @@ class PreparedInference:
         _check_draws(len(rows))
         features, targets, steps, losses, numbers, ends = zip(*rows, strict=True)
         strata = np.digitize(steps, STRATA)
-        return Draws(
+        return DrawnCurves(
             np.array(features),
             np.array(targets),
             strata,
@@ -501,8 +501,8 @@ class PreparedInference:
     def _notes(self, fit: Fit, values: Mapping[str, Any]) -> list[str]:
         """Return sentences on what the data do not tell."""
         emulator, notes = self.emulator, []
-        known = {size.dimension for size in self.sizes if size.dimension > 0.0}
-        if len(known) < 2:
+        dimensions = {size.dimension for size in self.sizes if size.dimension > 0.0}
+        if len(dimensions) < 2:
             notes.append(
                 f"k = {emulator.k} is taken as given: at one dimension another k is another unit of time, not another "
                 "curve. Curves at two dimensions tell k."
@@ -553,7 +553,7 @@ class PreparedInference:
             text += f" This is not k = {self.emulator.k}."
         return [text]
 
-    def _forecasts(self, curves: Sequence[Curve], sample: Sample) -> tuple[list[list[Array]], Array]:
+    def _forecasts(self, curves: Sequence[LossCurve], sample: Sample) -> tuple[list[list[Array]], Array]:
         """Return the losses of every method at all times of every curve, NaN before the last third, and its errors."""
         ends = [r.log_time[np.exp(fallen(r.log_loss)) > FORECAST_END][-1] for r in self.readings]
         cuts = [r.crossing[0] + FIRST_PART * (end - r.crossing[0]) for r, end in zip(self.readings, ends, strict=True)]

@@ -115,8 +115,8 @@ class PairCurves:
         `rng` draws what noise of SGD adds to the overlaps of one run.
         """
         of_start = np.random.default_rng(start)
-        P, known = draw.directions, size.width > 0.0
-        m = round(size.width if known else max(draw.width_per_direction * P, 1.0))
+        P, has_width = draw.directions, size.width > 0.0
+        m = round(size.width if has_width else max(draw.width_per_direction * P, 1.0))
         lowest = max(DIMENSIONS[0], 2.0 * P)
         likely = np.exp(of_start.uniform(np.log(lowest), np.log(max(DIMENSIONS[1], 2.0 * lowest))))
         d = float(size.dimension if size.dimension > 0.0 else likely)

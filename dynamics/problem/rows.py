@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -24,7 +24,7 @@ from hermite.arrays import Array, Integers
 from hermite.text.messages import not_a_choice, refuse, require, shown
 
 if TYPE_CHECKING:
-    from dynamics.problem.problem import Problem
+    from dynamics.problem.teacher import Teacher
 
 _HALF_WIDTH = float(np.sqrt(3.0))
 #: Law of independent coordinates of mean 0 and variance 1 -> its draws, of a shape, and its fourth cumulant.
@@ -57,7 +57,30 @@ STORED_OPTIONS = ("source", "resample", "components", "placement", "seed")
 SAME_SPECTRUM = 1e-6
 
 
-class Moments(NamedTuple):
+class PlacedProblem(Protocol):
+    """The part of a `Problem` by which rows place its teacher and start among their features."""
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates d of a sample."""
+
+    @property
+    def inputs(self) -> object:
+        """Inputs of theory, None where they are isotropic."""
+
+    @property
+    def covariance(self) -> Any:
+        """`Inputs` with a covariance, else None."""
+
+    @property
+    def teacher(self) -> Teacher:
+        """Teacher, whose `span` is the number of its axes."""
+
+    def reduced_weights(self) -> Array:
+        """Return the weights of the start in the coordinates in which they and the teacher are not 0."""
+
+
+class RowMoments(NamedTuple):
     """Mean (columns,) and covariance (kept, kept) of rows, and the columns that vary."""
 
     mean: Array
@@ -381,7 +404,7 @@ class Rows:
     # --- moments and coordinates ------------------------------------------------------------------------------
 
     @cached_property
-    def moments(self) -> Moments:
+    def moments(self) -> RowMoments:
         """Mean, covariance and varying columns of the rows of a matrix, in one pass; refuse values not finite."""
         _, columns = self._matrix().shape
         shift, total, square, count = np.zeros(columns), np.zeros(columns), np.zeros((columns, columns)), 0
@@ -402,7 +425,7 @@ class Rows:
         variance = np.diagonal(covariance)
         kept = np.flatnonzero(variance > SMALLEST_SHARE**2 * max(float(variance.max()), 1e-300))
         require(kept.size >= 2, "Argument `source` must have two columns that vary, but has fewer.")
-        return Moments(shift + total / count, covariance[np.ix_(kept, kept)], kept)
+        return RowMoments(shift + total / count, covariance[np.ix_(kept, kept)], kept)
 
     @cached_property
     def spectrum(self) -> tuple[Array, Array]:
@@ -419,7 +442,7 @@ class Rows:
         largest = np.argmax(np.abs(vectors), axis=0)
         return values, vectors * np.sign(vectors[largest, np.arange(count)])
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: PlacedProblem) -> None:
         """Raise ValueError unless a problem has the dimension of the rows and, with a covariance, their spectrum."""
         inputs = problem.inputs
         require(
@@ -468,7 +491,7 @@ class Rows:
             f"Argument `source` must return coordinates that are not correlated, but two of them have {off:.2g}.",
         )
 
-    def coordinates(self, problem: Problem) -> RowMap:
+    def coordinates(self, problem: PlacedProblem) -> RowMap:
         """Return the map from rows to the coordinates of a problem, those of its reduced weights first."""
         self.check(problem)
         d, inputs = problem.dimension, problem.covariance
@@ -484,7 +507,7 @@ class Rows:
             white = columns
         return RowMap(mean, white if inputs is not None else white @ self._turn(problem, white, mean))
 
-    def _turn(self, problem: Problem, white: Array, mean: Array) -> Array:
+    def _turn(self, problem: PlacedProblem, white: Array, mean: Array) -> Array:
         """Return an orthogonal matrix (d, d) whose first columns are the directions of a problem's reduced axes."""
         d, rng = problem.dimension, np.random.default_rng([self.seed, 0])
         if self._place == ON_AXES:
@@ -522,7 +545,7 @@ class Rows:
         # Rows may depend on each other, which leaves zeros on the diagonal.
         return np.asarray(factor * np.where(np.diagonal(triangle) < 0.0, -1.0, 1.0))
 
-    def samples(self, problem: Problem, drawn: int, axes: int | None = None) -> Iterator[Array]:
+    def samples(self, problem: PlacedProblem, drawn: int, axes: int | None = None) -> Iterator[Array]:
         """Yield the coordinates of all rows of a matrix, or of `drawn` new rows of a law, some at a time."""
         to_axes = self.coordinates(problem)
         if not self.is_law:

@@ -329,10 +329,10 @@ def bands_in_words(dataset: xr.Dataset) -> list[str]:
     if "band_ratio" not in dataset:
         return []
     time, ratio = dataset["time"].values, dataset["band_ratio"].values
-    known = np.flatnonzero(np.isfinite(ratio))
-    if not known.size:
+    finite = np.flatnonzero(np.isfinite(ratio))
+    if not finite.size:
         return ["Bands of single runs are not known: the mean path was not followed."]
-    last, saved = known[-1], np.flatnonzero(np.isfinite(dataset["loss"].values))
+    last, saved = finite[-1], np.flatnonzero(np.isfinite(dataset["loss"].values))
     deviation = dataset["loss_sd"].values[last]
     sentences = [
         f"Single runs: the loss at t = {time[last]:.5g} scatters by {deviation:.2g} (one standard deviation, to "
@@ -561,9 +561,9 @@ def kernel_in_words(dataset: xr.Dataset) -> list[str]:
         f"Beside it the kernel '{attrs['kernel']}' of {attrs['kernel_link']}, online at learning rate "
         f"{float(attrs['kernel_rate']):.3g}, inputs uniform on the sphere |x| = √d, where it is exact."
     ]
-    known = [row for row in rows if not math.isnan(row["ratio"])]
-    if known:
-        row = known[-1]
+    reached = [row for row in rows if not math.isnan(row["ratio"])]
+    if reached:
+        row = reached[-1]
         factor, part = row["ratio"], f"Until {row['level']:g} of the error is left"
         if math.isinf(row["kernel"]):
             sentences.append(f"{part} SGD needs {count_text(row['sgd'])} samples; the kernel never gets there.")

@@ -63,8 +63,8 @@ def kernel_sentences(dataset: xr.Dataset) -> list[str]:
         "flow": "gradient flow on n samples",
     }[attrs["protocol"]]
     width = f", {attrs['width']} random features" if "width" in attrs else ""
-    where = INPUTS_IN_WORDS[attrs["inputs"]]
-    sentences = [f"Kernel '{attrs['kernel']}' of {attrs['kernel_link']}{width}, inputs {where}: {how}."]
+    place = INPUTS_IN_WORDS[attrs["inputs"]]
+    sentences = [f"Kernel '{attrs['kernel']}' of {attrs['kernel_link']}{width}, inputs {place}: {how}."]
     if "samples_to_level" in dataset:
         levels = zip(dataset["loss_level"].values.tolist(), dataset["samples_to_level"].values.tolist(), strict=True)
         told = "; ".join(f"{level:g}: {samples_text(count)}" for level, count in levels)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dynamics.equations.sample_noise import Numbers, Parts, StepNoise, slack, uniform_covariance
+from dynamics.equations.sample_noise import NetworkParts, Numbers, StepNoise, slack, uniform_covariance
 from dynamics.integrators.system_calls import BoundSystem
 from dynamics.problem.checks import require
 from dynamics.theory.bands import MOST_NUMBERS, USUAL_STEPS, Bands, MeanMotion, Scatter, gradients_of
@@ -83,7 +83,7 @@ def count_numbers(problem: Problem) -> int:
     """Return the number N of numbers of a network that move under SGD, of which bands are the covariance."""
     m, P = problem.width, problem.teacher.span if problem.kind == "network" else problem.num_directions
     V, square = np.zeros((problem.num_outputs, m)), np.eye(m)
-    start = Parts(V, np.zeros(m), np.zeros((m, P)), square)
+    start = NetworkParts(V, np.zeros(m), np.zeros((m, P)), square)
     return _numbers(problem, start).size
 
 
@@ -114,11 +114,11 @@ def band_values(
         )
         start = uniform_covariance(motion.numbers) / problem.dimension
 
-    def values(found: Mapping[str, object], times: Array, end: float) -> tuple[Mapping[str, object], bool]:
+    def values(answer: Mapping[str, object], times: Array, end: float) -> tuple[Mapping[str, object], bool]:
         """Return the variables of bands, and whether they were given up before the end of the run."""
         followed, is_interrupted = Bands(motion, stepper(RTOL), start), interruption()
-        known = followed.follow(end, is_interrupted)
-        return _variables(followed, motion, known, times, found, keep), known < end and is_interrupted()
+        last = followed.follow(end, is_interrupted)
+        return _variables(followed, motion, last, times, answer, keep), last < end and is_interrupted()
 
     return values
 
@@ -137,11 +137,11 @@ def mean_motion(problem: Problem, step: StepSettings, system: FlowSystem) -> Mea
 
 
 _Motion = tuple[
-    Numbers, Callable[[Array], Parts], Callable[[Array], tuple[Array, float]], Callable[[Array], float], bool
+    Numbers, Callable[[Array], NetworkParts], Callable[[Array], tuple[Array, float]], Callable[[Array], float], bool
 ]
 
 
-def _numbers(problem: Problem, start: Parts) -> Numbers:
+def _numbers(problem: Problem, start: NetworkParts) -> Numbers:
     """Return the numbers of a student that move."""
     if problem.kind != "network":
         return Numbers.of(start, outputs=False, biases=False)
@@ -162,9 +162,9 @@ def _anywhere(_y: Array) -> float:
 def _of_network(problem: Problem, system: Any) -> _Motion:
     """Return the motion of a network whose means have closed forms."""
 
-    def parts_of(state: Array) -> Parts:
+    def parts_of(state: Array) -> NetworkParts:
         v, b, M, Q = system.unpack(state)
-        return Parts(v[None], b, M, Q)
+        return NetworkParts(v[None], b, M, Q)
 
     def rates(y: Array) -> tuple[Array, float]:
         V, b, M, Q = numbers.unpack(y)
@@ -183,9 +183,9 @@ def _of_network(problem: Problem, system: Any) -> _Motion:
 def _of_committee(problem: Problem, system: Any) -> _Motion:
     """Return the motion of a committee."""
 
-    def parts_of(state: Array) -> Parts:
+    def parts_of(state: Array) -> NetworkParts:
         M, Q = system.unpack(state)
-        return Parts(np.ones((1, len(Q))), np.zeros(len(Q)), M, Q)
+        return NetworkParts(np.ones((1, len(Q))), np.zeros(len(Q)), M, Q)
 
     def rates(y: Array) -> tuple[Array, float]:
         _, _, M, Q = numbers.unpack(y)
@@ -201,10 +201,10 @@ def _of_committee(problem: Problem, system: Any) -> _Motion:
 def _of_homogeneous(problem: Problem, system: Any) -> _Motion:
     """Return the motion of homogeneous neurons, whose system has C, G and ln n for M = √n C and Q = √n G √n."""
 
-    def parts_of(state: Array) -> Parts:
+    def parts_of(state: Array) -> NetworkParts:
         C, G, n = system.unpack(state)
         length = np.sqrt(n)
-        return Parts(np.ones((1, len(n))), np.zeros(len(n)), C * length[:, None], G * np.outer(length, length))
+        return NetworkParts(np.ones((1, len(n))), np.zeros(len(n)), C * length[:, None], G * np.outer(length, length))
 
     def rates(y: Array) -> tuple[Array, float]:
         _, _, M, Q = numbers.unpack(y)
@@ -215,7 +215,7 @@ def _of_homogeneous(problem: Problem, system: Any) -> _Motion:
         dC, dG, growth = out[: C.size].reshape(C.shape), out[C.size : -len(n)].reshape(G.shape), 0.5 * out[-len(n) :]
         dM = length[:, None] * (dC + growth[:, None] * C)
         dQ = product * (dG + (growth[:, None] + growth) * G)
-        return numbers.pack(Parts(np.zeros((1, len(n))), np.zeros(len(n)), dM, dQ)), system.loss(C, G, n)
+        return numbers.pack(NetworkParts(np.zeros((1, len(n))), np.zeros(len(n)), dM, dQ)), system.loss(C, G, n)
 
     numbers = _numbers(problem, parts_of(system.initial_state))
     bound, out = BoundSystem(system), np.empty(system.initial_state.size)
@@ -231,14 +231,14 @@ def _of_points(problem: Problem, system: PointSystem, step: StepSettings) -> _Mo
         coarse = PointSystem(problem, step.learning_rate, step.step_theory, step.batch_size, POINTS)
     mean = coarse.mean_rates()
 
-    def parts_of(state: Array) -> Parts:
-        return Parts(*(part.mean(axis=0) for part in system.unpack(state)))
+    def parts_of(state: Array) -> NetworkParts:
+        return NetworkParts(*(part.mean(axis=0) for part in system.unpack(state)))
 
     def rates(y: Array) -> tuple[Array, float]:
         change, loss = mean(np.concatenate([part.ravel() for part in numbers.unpack(y)]))
         C, m, r = system.layout.outputs, system.layout.width, system.layout.axes
         V, b, M, Q = np.split(change, np.cumsum([C * m, m, m * r]))
-        return numbers.pack(Parts(V.reshape(C, m), b, M.reshape(m, r), Q.reshape(m, m))), loss
+        return numbers.pack(NetworkParts(V.reshape(C, m), b, M.reshape(m, r), Q.reshape(m, m))), loss
 
     numbers = _numbers(problem, parts_of(system.initial_state))
     onto = np.eye(system.layout.axes)
@@ -251,19 +251,19 @@ POINTS = 2**13
 
 
 def _variables(
-    followed: Bands, motion: MeanMotion, known: float, times: Array, found: Mapping[str, object], keep: str
+    followed: Bands, motion: MeanMotion, last: float, times: Array, answer: Mapping[str, object], keep: str
 ) -> Mapping[str, object]:
-    """Return the variables of bands by name, NaN after the time `known`."""
+    """Return the variables of bands by name, NaN after the time `last`."""
     numbers, records = motion.numbers, list[dict[str, Array | float]]()
     for t in times.tolist():
-        records.append(_record(followed.at(t), numbers, keep) if t <= known else {})
+        records.append(_record(followed.at(t), numbers, keep) if t <= last else {})
     blank = {name: np.full_like(np.asarray(value), np.nan) for name, value in records[0].items()}
     values: dict[str, object] = {
         name: np.array([record.get(name, blank[name]) for record in records]) for name in records[0]
     }
-    if "emergence_time" in found:
+    if "emergence_time" in answer:
         values["emergence_time_sd"] = _times_of_emergence(
-            followed, numbers, known, np.asarray(found["emergence_time"], dtype=np.float64)
+            followed, numbers, last, np.asarray(answer["emergence_time"], dtype=np.float64)
         )
     return values
 
@@ -292,11 +292,11 @@ def _record(scatter: Scatter, numbers: Numbers, keep: str) -> dict[str, Array | 
     return record
 
 
-def _times_of_emergence(followed: Bands, numbers: Numbers, known: float, times: Array) -> Array:
+def _times_of_emergence(followed: Bands, numbers: Numbers, last: float, times: Array) -> Array:
     """Return the standard deviation of each time of emergence, that of the overlap over its rate; NaN if unknown."""
     deviations = np.full(times.size, np.nan)
     for axis, t in enumerate(times.tolist()):
-        if not 0.0 < t <= known:
+        if not 0.0 < t <= last:
             continue
         scatter = followed.at(t)
         parts = numbers.unpack(scatter.y)

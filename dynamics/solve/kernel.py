@@ -156,10 +156,10 @@ def kernel_question(
     takers: dict[str, tuple[object, str]] = {
         "ridge": (ridge, "ridge"), "learning_rate": (learning_rate, "online"), "times": (times, "flow")
     }  # fmt: skip
-    for name, (given, taker) in takers.items():
+    for name, (number, taker) in takers.items():
         require(
-            given is None or protocol == taker,
-            f"Argument `{name}` must be absent for the protocol {protocol!r}, but is {shown(given)}.",
+            number is None or protocol == taker,
+            f"Argument `{name}` must be absent for the protocol {protocol!r}, but is {shown(number)}.",
         )
     if inputs == "gaussian":
         require(width is None, f"Argument `width` must be absent for Gaussian inputs, but is {shown(width)}.")
@@ -205,9 +205,9 @@ def _problem_of(
     if not isinstance(link, Problem):
         require(dimension is not None, "Argument `dimension` must be given for a link, but is absent.", error=TypeError)
         teacher_link = checked_link(link, "link")
-        own = teacher_link if student is None else checked_link(student, "student")
+        student_link = teacher_link if student is None else checked_link(student, "student")
         problem = Problem(
-            activation=own,
+            activation=student_link,
             teacher=Teacher([1.0]),
             teacher_activation=teacher_link,
             width=1,
@@ -215,7 +215,7 @@ def _problem_of(
             student="spherical",
             label_noise=0.0 if noise is None else checked_number(noise, "noise", positive=False),
         )
-        return problem, own
+        return problem, student_link
     for name, value in (("dimension", dimension), ("noise", noise)):
         require(value is None, f"Argument `{name}` must be absent where a Problem is given, but is {shown(value)}.")
     check_fields(link, (), "for a kernel")
@@ -433,13 +433,13 @@ class KernelCurves:
         points = np.unique(np.concatenate([points, *brackets]))
         points = np.unique(np.round(points)) if self.rate is not None else points
         shares = self._shares(points)
-        found = np.array(
+        counts = np.array(
             [_first(points, column, level) for column, level in zip(shares.T, targets.tolist(), strict=True)]
         )
-        found = np.where(np.isnan(found) & (self._floors() >= targets), np.inf, found)
+        counts = np.where(np.isnan(counts) & (self._floors() >= targets), np.inf, counts)
         by_degree = np.full(self.last + 1, np.nan)
-        by_degree[self._told] = found[len(LEVELS) :]
-        return {"samples_to_level": found[: len(LEVELS)], "degree_samples": by_degree}
+        by_degree[self._told] = counts[len(LEVELS) :]
+        return {"samples_to_level": counts[: len(LEVELS)], "degree_samples": by_degree}
 
     @property
     def _told(self) -> Integers:

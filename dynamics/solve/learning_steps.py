@@ -406,9 +406,9 @@ def is_drawn(problem: Problem) -> bool:
 
 def is_alone(problem: Problem) -> bool:
     """Return whether a problem has one neuron and one direction of which the exact law of steps is known."""
-    known = is_homogeneous(problem) or is_spherical(problem)
+    has_law = is_homogeneous(problem) or is_spherical(problem)
     single = problem.width == 1 and problem.num_directions == 1
-    return known and single and problem.inputs is None and problem.dimension >= 2
+    return has_law and single and problem.inputs is None and problem.dimension >= 2
 
 
 def _of_one_neuron(problem: Problem, event: str, rate: float, size: int, time: float) -> _Times | None:

@@ -33,7 +33,7 @@ from hermite.arrays import Array
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dynamics.equations.sample_noise import Numbers, Parts, StepNoise
+    from dynamics.equations.sample_noise import NetworkParts, Numbers, StepNoise
     from dynamics.integrators.stepper import Stepper
 
 #: Numbers of a state above which bands are refused unless they are asked for, and steps that a price is told for.
@@ -62,7 +62,7 @@ class MeanMotion:
     numbers: Numbers
     noise: StepNoise
     #: State of the system that is integrated -> parts of a network.
-    parts_of: Callable[[Array], Parts]
+    parts_of: Callable[[Array], NetworkParts]
     #: y -> its rates (N,) and the loss.
     rates: Callable[[Array], tuple[Array, float]]
     #: y -> the least eigenvalue of Q − MMᵀ over Q, where rates are means over points; ∞ otherwise.
@@ -332,7 +332,7 @@ def hermite_between(nodes: tuple[Node, Node, Node], length: float, share: float)
     return np.asarray(cubic + h * x * (1.0 - x) * ((1.0 - x) * first.rates - x * last.rates))
 
 
-def gradients_of(numbers: Numbers, parts: Parts) -> Mapping[str, Array]:
+def gradients_of(numbers: Numbers, parts: NetworkParts) -> Mapping[str, Array]:
     """Return gradients in y, (…, N), of cosines with directions and among neurons, squared norms, and the layers."""
     V, b, M, Q = parts
     m, P, n = len(Q), M.shape[1], np.diag(Q)

@@ -347,9 +347,9 @@ class _Law(NamedTuple):
         """Whether the mean is 0 or more, and the chance of never is from 0 to 1 but for rounding."""
         return self.mean >= 0.0 and 0.0 <= self.never <= 1.0 + 1e-6
 
-    def is_near(self, other: _Law) -> bool:
+    def is_near(self, law: _Law) -> bool:
         """Whether the means of two laws are near each other, or both infinite."""
-        return self.mean == other.mean or abs(self.mean - other.mean) <= LARGEST_ERROR * self.mean < math.inf
+        return self.mean == law.mean or abs(self.mean - law.mean) <= LARGEST_ERROR * self.mean < math.inf
 
     def answer(self, learning_rate: float, level: float, mean_error: float, steps_error: Array) -> FirstPassage:
         """Return the law as an answer, with the errors of mean and quantiles."""
@@ -512,10 +512,10 @@ def _slopes(points: Array, drift: Array) -> Array:
     rows, slopes = np.arange(count), np.zeros((count, count))
     for i in range(4):
         column = first + i
-        others = [first + k for k in range(4) if k != i]
-        gaps = np.prod([points[column] - points[other] for other in others], axis=0)
-        pairs = [(others[k], others[k - 1]) for k in range(3)]
-        change = sum((points[rows] - points[one]) * (points[rows] - points[two]) for one, two in pairs)
+        corners = [first + k for k in range(4) if k != i]
+        gaps = np.prod([points[column] - points[corner] for corner in corners], axis=0)
+        pairs = [(corners[k], corners[k - 1]) for k in range(3)]
+        change = sum((points[rows] - points[left]) * (points[rows] - points[two]) for left, two in pairs)
         slopes[rows, column] = change / gaps
     return slopes
 

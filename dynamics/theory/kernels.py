@@ -276,8 +276,8 @@ def feature_modes(link: HermiteExpansion, teacher: Sequence[Unit] | Polynomial, 
     if isinstance(teacher, Polynomial):
         parts, beyond = polynomial_parts(teacher, dimension)[:, None], 0.0
     else:
-        one = np.ones(1)
-        parts, beyond = teacher_squares(teacher, one, one, np.ones((MAX_DEGREE + 1, 1, 1)), dimension)
+        unit = np.ones(1)
+        parts, beyond = teacher_squares(teacher, unit, unit, np.ones((MAX_DEGREE + 1, 1, 1)), dimension)
     *means, rest = unit_parts(link, 0.0, 1.0, dimension).tolist()
     squares = np.square(means)
     squares = np.where(squares > EMPTY * (squares.sum() + rest), squares, 0.0)
@@ -297,9 +297,9 @@ def polynomial_parts(polynomial: Polynomial, dimension: int) -> Array:
     degrees = range(max(map(sum, whole)) + 1)
     for ell in degrees:
         part: _Terms = whole
-        for other in degrees:
-            if other != ell:
-                part = _without_degree(part, other, Fraction(1, other * (other + d - 2) - ell * (ell + d - 2)), d)
+        for degree in degrees:
+            if degree != ell:
+                part = _without_degree(part, degree, Fraction(1, degree * (degree + d - 2) - ell * (ell + d - 2)), d)
         parts[ell] = float(
             sum(a * b * _moment(alpha, beta, d) for alpha, a in whole.items() for beta, b in part.items())
         )

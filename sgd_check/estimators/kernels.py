@@ -185,14 +185,14 @@ def _kernel_of(question: KernelQuestion) -> Callable[[Array, Array], Array]:
     series = np.polynomial.polynomial.polyval(grid, root**2)
     rises, scale = np.append(np.diff(series), 0.0), 0.5 * (TABULATED - 1)
 
-    def product(x: Array, other: Array) -> Array:
+    def product(x: Array, centres: Array) -> Array:
         """Return the kernel by linear interpolation in s = x·x'/d."""
-        matrix = np.empty((len(x), len(other)))
+        matrix = np.empty((len(x), len(centres)))
         for rows in (slice(begin, begin + ROWS) for begin in range(0, len(x), ROWS)):
-            at = np.clip((x[rows] @ other.T / d + 1.0) * scale, 0.0, TABULATED - 1.0)
+            at = np.clip((x[rows] @ centres.T / d + 1.0) * scale, 0.0, TABULATED - 1.0)
             cells = at.astype(np.int32)
             matrix[rows] = series[cells] + (at - cells) * rises[cells]
-        if x is other:
+        if x is centres:
             matrix.flat[:: len(x) + 1] = size
         return matrix
 
@@ -211,18 +211,18 @@ def _radial_kernel(question: KernelQuestion) -> Callable[[Array, Array], Array]:
     rows, sizes = zip(*(kernel_weights(question.link, r, question.kernel) for r in radii.tolist()), strict=True)
     of_radius = BarycentricInterpolator(radii, np.column_stack([np.array(rows)[:, : HIGHEST + 1], sizes]))
 
-    def product(x: Array, other: Array) -> Array:
+    def product(x: Array, centres: Array) -> Array:
         """Return the kernel by the Horner scheme in s."""
-        lengths = [np.linalg.norm(points, axis=1) for points in (x, other)]
+        lengths = [np.linalg.norm(points, axis=1) for points in (x, centres)]
         left, right = (np.asarray(of_radius(length / np.sqrt(d))) for length in lengths)
-        matrix = np.empty((len(x), len(other)))
+        matrix = np.empty((len(x), len(centres)))
         for block in (slice(begin, begin + ROWS) for begin in range(0, len(x), ROWS)):
-            s = (x[block] @ other.T) / np.outer(lengths[0][block], lengths[1])
+            s = (x[block] @ centres.T) / np.outer(lengths[0][block], lengths[1])
             value = np.zeros_like(s)
             for j in range(HIGHEST, -1, -1):
                 value = value * s + np.outer(left[block, j], right[:, j])
             matrix[block] = value
-        if x is other:
+        if x is centres:
             matrix.flat[:: len(x) + 1] = left[:, -1]
         return matrix
 

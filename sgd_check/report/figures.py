@@ -654,9 +654,9 @@ def _draw_inputs(tree: xr.DataTree, panels: Any) -> None:
     colours = (REFERENCE, PREDICTED, SIMULATED)
     right.axhline(1.0, color=REFERENCE, lw=0.8, label="Gaussian theory")
     for at, ((label, value, error, mark), colour) in enumerate(zip(kinds, colours, strict=True)):
-        known = np.isfinite(value.values)
+        finite = np.isfinite(value.values)
         right.errorbar(
-            direction[known] + 0.12 * (at - 1), value.values[known], yerr=2.0 * error.values[known], fmt=mark,
+            direction[finite] + 0.12 * (at - 1), value.values[finite], yerr=2.0 * error.values[finite], fmt=mark,
             color=colour, capsize=3, label=label,
         )  # fmt: skip
     right.set_xticks(direction[:16])

@@ -55,8 +55,8 @@ def _finite_d(study: SgdStudy, problems: list[Problem], scales: Array, end: floa
         for point, (scale, at) in enumerate(np.ndindex(sizes[:2])):
             problem, rate = problems[at], float(scales[scale] / problems[at].dimension)
             records = np.ceil(SHARES * end / rate * (1.0 - 1e-12)).astype(int).tolist()
-            found = _compared(study, problem, rate, records, study.seeds_of(point))
-            for name, array in found.items():
+            columns = _compared(study, problem, rate, records, study.seeds_of(point))
+            for name, array in columns.items():
                 (overlaps if name in overlaps else values)[name][scale, at] = array
             meter.add(records[-1] * study.settings["seeds"])
     half = values["predicted_loss"][0, -1]

@@ -119,7 +119,7 @@ def tests_of_scatter(prediction: xr.Dataset, simulation: xr.Dataset) -> list[Sca
     times, saved = simulation["time"].values, prediction["time"].values
     holds = interpolated(saved, prediction["band_ratio"].values, times) <= LARGEST_RATIO
     holds &= times >= FEWEST_STEPS * float(simulation.attrs["effective_learning_rate"])
-    found = list[tuple[str, str, Integers, Array, Array, Array]]()
+    groups = list[tuple[str, str, Integers, Array, Array, Array]]()
     for kind, label, (of, at), deviation in deviations(prediction):
         if of not in simulation:
             continue
@@ -127,18 +127,18 @@ def tests_of_scatter(prediction: xr.Dataset, simulation: xr.Dataset) -> list[Sca
         runs, mean = simulation[of].values[place], prediction[of].values[place]
         path, spread = (interpolated(saved, values, times) for values in (mean, deviation))
         least = ROUNDING * float(np.nanmax(np.abs(runs), initial=0.0))
-        known = holds & (spread > least) & np.isfinite(path) & np.isfinite(runs[sound]).all(axis=0)
+        usable = holds & (spread > least) & np.isfinite(path) & np.isfinite(runs[sound]).all(axis=0)
         if kind == SCATTERING["overlap_sd"][1]:  # near ±1 overlaps are no linear functions of angles
-            known &= spread <= 1.0 - np.abs(path)
-        if known.any():
-            places = _places_of(times, np.flatnonzero(known))
-            found.append((kind, label, places, path[places], spread[places], runs[sound][:, places]))
-    kurtosis = [kurtosis_of(runs) for *_, runs in found]
+            usable &= spread <= 1.0 - np.abs(path)
+        if usable.any():
+            places = _places_of(times, np.flatnonzero(usable))
+            groups.append((kind, label, places, path[places], spread[places], runs[sound][:, places]))
+    kurtosis = [kurtosis_of(runs) for *_, runs in groups]
     # The law of the runs is one: a tail that shows in one quantity may be hidden in another.
     common = float(np.mean(np.concatenate(kurtosis))) if kurtosis else np.nan
     return [
         _assessed(kind, label, times[places], path, spread, runs, np.maximum(tail, common))
-        for (kind, label, places, path, spread, runs), tail in zip(found, kurtosis, strict=True)
+        for (kind, label, places, path, spread, runs), tail in zip(groups, kurtosis, strict=True)
     ]
 
 

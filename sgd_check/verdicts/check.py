@@ -662,8 +662,8 @@ def _has_bands(problem: Problem) -> bool:
     """Return whether theory has bands of single runs of plain SGD, in seconds."""
     m, r = problem.width, problem.teacher.span
     numbers = m * r + m * (m + 1) // 2 + 2 * m * is_network(problem)
-    known = problem.kind in WITH_BANDS and problem.covariance is None and len(problem.phases()) == 1
-    return known and m + r <= problem.dimension and numbers <= MOST_NUMBERS
+    has_theory = problem.kind in WITH_BANDS and problem.covariance is None and len(problem.phases()) == 1
+    return has_theory and m + r <= problem.dimension and numbers <= MOST_NUMBERS
 
 
 def prediction_to_test(
@@ -1154,8 +1154,8 @@ def _foreseen(pilot: Pilot, theory: xr.Dataset, end: float) -> bool | None:
     prediction. It sees it if theory has the scatter of all curves that move, and of awaited times, and none hides the
     error although it scatters more by the tolerance.
     """
-    times, given = known_times(theory), known_times(pilot.prediction)
-    times = times[(times > 0.0) & (times >= given[0]) & (times <= min(end * SAME, given[-1]))]
+    times, saved = known_times(theory), known_times(pilot.prediction)
+    times = times[(times > 0.0) & (times >= saved[0]) & (times <= min(end * SAME, saved[-1]))]
     ratio = interpolated(theory["time"].values, theory["band_ratio"].values, times)
     if not times.size or not (ratio <= LARGEST_RATIO).all():
         return None
@@ -1189,13 +1189,13 @@ def _paths_by_theory(pilot: Pilot, theory: xr.Dataset, times: Array, end: float)
     Beside each stands the same quantity by the finite-step equation, `theory`. Times of events are curves of one point.
     """
     prediction, problem = pilot.prediction, pilot.problem
-    saved, given = theory["time"].values, prediction["time"].values
+    saved, predicted = theory["time"].values, prediction["time"].values
     grid = np.array([times, times / (1.0 + VISIBLE_ERROR), times * (1.0 + VISIBLE_ERROR)])
     solved = {quantity[:2]: quantity.values for quantity in curves.quantities_of(problem, theory)}
     spreads = {(kind, label): spread for kind, label, _, spread in deviations(theory)}
-    found, still = list[tuple[curves.Curve, Array]](), np.zeros(times.size)
+    pairs, still = list[tuple[curves.Curve, Array]](), np.zeros(times.size)
     for kind, label, values, scale, _, _ in curves.quantities_of(problem, prediction):
-        expected, *dilated = interpolated(given, values, grid)
+        expected, *dilated = interpolated(predicted, values, grid)
         equation = interpolated(saved, solved[kind, label], times) if (kind, label) in solved else expected
         if not np.isfinite(expected).all():
             continue
@@ -1203,7 +1203,7 @@ def _paths_by_theory(pilot: Pilot, theory: xr.Dataset, times: Array, end: float)
         scatter = None if spread is None else interpolated(saved, spread, times)
         scatter = None if scatter is None or not np.isfinite([scatter, equation]).all() else scatter
         curve = curves.Curve(kind, label, times, expected, expected[None], still, np.array(dilated), scale)
-        found.append((curve._replace(scatter=scatter), equation))
+        pairs.append((curve._replace(scatter=scatter), equation))
     late = np.log1p(VISIBLE_ERROR) * np.array([[1.0], [-1.0]])
     for name in (name for name in curves.AWAITED if tell_alike(name, (prediction, theory))):
         kind, solved_times, deviation = curves.TIMES[name][is_network(problem)], theory[name], theory.get(f"{name}_sd")
@@ -1215,8 +1215,8 @@ def _paths_by_theory(pilot: Pilot, theory: xr.Dataset, times: Array, end: float)
             scatter = None if scatter is None or not np.isfinite([scatter, equation]).all() else scatter
             still = np.zeros(1)
             curve = curves.Curve(kind, str(at + 1), np.array([time]), log, log[None], still, log + late, 1.0)
-            found.append((curve._replace(scatter=scatter, awaited=True, horizon=float(np.log(end))), equation))
-    return found
+            pairs.append((curve._replace(scatter=scatter, awaited=True, horizon=float(np.log(end))), equation))
+    return pairs
 
 
 def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:

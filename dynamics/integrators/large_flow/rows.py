@@ -282,7 +282,7 @@ class Step:
         }
 
 
-class Rows:
+class StateRows:
     """Passes over the neurons of one problem in D columns.
 
     `tolerance` is the absolute and relative one of coordinates and the absolute one of ln n; `lag_tolerance` those of

@@ -45,7 +45,7 @@ from dynamics.integrators.clusters import (
     STALL_STEPS,
 )
 from dynamics.integrators.large_flow.division import FIRST, ORDER, Divider, State
-from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, SourcesInside, Step
+from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, SourcesInside, StateRows, Step
 from dynamics.integrators.large_flow.step_kernels import (
     events_inside,
     mass_of_rest,
@@ -237,7 +237,7 @@ class DenseOutput:
     Else the rows go once more through the stages when it is asked for: at events the deciding ones alone.
     """
 
-    def __init__(self, rows: Rows, step: Step, *, ready: bool = False) -> None:
+    def __init__(self, rows: StateRows, step: Step, *, ready: bool = False) -> None:
         """Keep the step and the passes that computed it; nothing is computed yet."""
         self._rows = rows
         self._step = step
@@ -345,7 +345,7 @@ class LargeFlowStepper(ClusterStepper):
         U, log_norm = unit_vectors(problem)
         m, D = U.shape
         lag_tolerance = LAG_TOLERANCE * np.array([rtol / np.sqrt(problem.dimension), rtol])
-        self.rows = rows = Rows(problem, D, np.array(tolerances(problem, rtol, atol)), lag_tolerance, threads)
+        self.rows = rows = StateRows(problem, D, np.array(tolerances(problem, rtol, atol)), lag_tolerance, threads)
         both_poles = problem.activation.parity == "even"
         self._divider = Divider(rows.link, rows.a, rows.value, rows.slope, D, both_poles)
         self._rests = Rests(m, D)
