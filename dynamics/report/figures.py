@@ -413,6 +413,10 @@ def colour_bar(ax: Axes, what: str, values: Sequence[object], colours: Any, plac
     bar.set_title(what, fontsize=small(ax), pad=3)
 
 
+#: Name of bands of single runs in legends.
+OF_RUNS = "95 % of runs"
+
+
 def draw_histories(
     ax: Axes, time: Array, curves: Array, names: tuple[str, Sequence[object]], predicted: Array | None = None,
     runs: tuple[Array, Array, Array] | None = None,
@@ -432,7 +436,8 @@ def draw_histories(
         lines += ax.plot(time, curves[:, at], color=colour, lw=1.4)
         if runs is not None:
             low, high, ratio = (part[later] for part in runs)
-            draw_runs(ax, time, (low[:, at], high[:, at]), ratio, colour)
+            band = (low[:, at], high[:, at])
+            draw_runs(ax, time, band, ratio, colour, OF_RUNS if at == chosen[0] else "_")
         ends.append(np.exp(first_passage(np.log(time), curves[:, at], NAMED_AT)))
         if predicted is not None and np.isfinite(predicted[at]):
             # Within the panel: another figure shows times after its end.
@@ -494,14 +499,16 @@ def draw_band(ax: Axes, x: Array, curves: Sequence[Array], colour: object, alpha
     ax.fill_between(x, low, high, color=colour, alpha=alpha, lw=0)
 
 
-def draw_runs(ax: Axes, x: Array, ends: tuple[Array, Array], ratio: Array, colour: object) -> None:
+def draw_runs(
+    ax: Axes, x: Array, ends: tuple[Array, Array], ratio: Array, colour: object, label: str = OF_RUNS
+) -> None:  # fmt: skip
     """Fill the band of 95 % of single runs between its `ends`, each like x, where theory knows it.
 
     `ratio` is R of `dynamics.theory.bands`: up to 0.15 the band is drawn as it is; up to 0.3 fainter, since runs
-    scatter at least so far; and not beyond.
+    scatter at least so far; and not beyond. The legend names it by `label`, unless that begins with "_".
     """
-    for largest, alpha in ((FAR, 0.1), (CLOSE, 0.17)):
-        ax.fill_between(x, *ends, where=(ratio <= largest).tolist(), color=colour, alpha=alpha, lw=0)
+    for largest, alpha, name in ((FAR, 0.1, "_"), (CLOSE, 0.17, label)):
+        ax.fill_between(x, *ends, where=(ratio <= largest).tolist(), color=colour, alpha=alpha, lw=0, label=name)
 
 
 def log_band(runs: Array) -> tuple[Array, Array, Array]:
